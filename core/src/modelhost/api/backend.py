@@ -1,0 +1,114 @@
+"""What a kernel backend implements, and the names that it needs for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from modelhost.graph.arena import plan_arena
+from modelhost.graph.cache import CacheSpec
+from modelhost.graph.graph import Graph, Node
+from modelhost.graph.operation import Operation
+from modelhost.graph.sizes import bind_symbols
+from modelhost.graph.tensor import ITEM_SIZES, DType, Parameter, State, Symbol, Tensor, evaluate
+
+from .system import available_memory
+from .weight import Weight
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = [
+    "ITEM_SIZES",
+    "CacheLayout",
+    "CacheSpec",
+    "DType",
+    "Executable",
+    "Graph",
+    "KernelBackend",
+    "Node",
+    "Operation",
+    "Parameter",
+    "State",
+    "Symbol",
+    "Tensor",
+    "Weight",
+    "available_memory",
+    "bind_symbols",
+    "evaluate",
+    "plan_arena",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLayout:
+    """Size of the paged cache.
+
+    Attributes:
+        block_size: tokens in a block.
+        blocks: number of blocks of each KV group, by group name. Block 0 is never handed to a sequence.
+    """
+
+    block_size: int
+    blocks: Mapping[str, int]
+
+
+class Executable(Protocol):
+    """A compiled graph with its weights and caches."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes that the loaded weights take; the sum of :meth:`KernelBackend.resident_bytes` of the parameters."""
+        ...
+
+    def run(self, inputs: Mapping[str, npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[np.float32]]:
+        """Run one step.
+
+        Args:
+            inputs: an int32 array for each input of the graph.
+
+        Returns:
+            a float32 array for each output of the graph.
+        """
+        ...
+
+
+class KernelBackend(Protocol):
+    """A way to run graphs on one kind of device.
+
+    The target of a :class:`~modelhost.api.Backend` record is a callable
+    ``(*, device: str, dtype: DType, settings: object | None) -> KernelBackend``.
+    It raises :class:`~modelhost.api.UnsupportedError` for a device or dtype that it cannot use.
+    """
+
+    name: str
+    device: str
+    dtype: DType
+
+    def native(self, op: Operation[..., Any]) -> bool:
+        """Whether the backend has a kernel for ``op``; otherwise its decomposition is used."""
+        ...
+
+    def resident_bytes(self, parameter: Parameter, encoding: str, encoded_bytes: int) -> int:
+        """Memory that ``parameter`` takes once loaded from ``encoded_bytes`` bytes in ``encoding``."""
+        ...
+
+    def workspace_bytes(self, graph: Graph, sizes: Mapping[str, int]) -> int:
+        """Memory that a step takes besides weights and caches, when the symbols have ``sizes``."""
+        ...
+
+    def free_memory(self) -> int:
+        """Bytes that can be allocated on the device now."""
+        ...
+
+    def compile(self, graph: Graph, load: Callable[[Parameter], Weight], cache: CacheLayout) -> Executable:
+        """Make ``graph`` executable.
+
+        Args:
+            graph: lowered to ops that are native.
+            load: returns the weight of a parameter; called once for each, in any order.
+            cache: the number of blocks to allocate for every state of the graph.
+        """
+        ...

@@ -1,0 +1,33 @@
+"""Decoder layers."""
+
+from __future__ import annotations
+
+from modelhost.graph.tensor import Tensor
+
+from ..module import Module
+from ..step import Step
+from .attention import Attention
+from .mlp import GatedMLP
+from .norm import RMSNorm
+
+
+class PreNormLayer(Module):
+    """``x += attention(norm(x))``, then ``x += mlp(norm(x))`` (Llama and most after it).
+
+    Args:
+        hidden_size: features of ``x``.
+        eps: of both norms.
+        weight_offset: of both norms, as :class:`RMSNorm` takes it.
+    """
+
+    def __init__(
+        self, attention: Attention, mlp: GatedMLP, *, hidden_size: int, eps: float, weight_offset: float = 0.0
+    ) -> None:
+        self.input_layernorm = RMSNorm(hidden_size, eps=eps, weight_offset=weight_offset)
+        self.self_attn = attention
+        self.post_attention_layernorm = RMSNorm(hidden_size, eps=eps, weight_offset=weight_offset)
+        self.mlp = mlp
+
+    def __call__(self, x: Tensor, step: Step) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), step)
+        return x + self.mlp(self.post_attention_layernorm(x))

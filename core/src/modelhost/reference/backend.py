@@ -1,0 +1,104 @@
+"""Runs a graph node by node with the NumPy kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modelhost.api.backend import CacheLayout
+from modelhost.api.errors import UnsupportedError
+from modelhost.api.system import available_memory
+from modelhost.api.weight import Weight
+from modelhost.graph.arena import plan_arena
+from modelhost.graph.graph import Graph, Node
+from modelhost.graph.operation import Operation
+from modelhost.graph.sizes import bind_symbols
+from modelhost.graph.tensor import DType, Parameter, State, Tensor, evaluate
+
+from .kernels import KERNELS, PagedCache
+
+
+class ReferenceBackend:
+    """NumPy on the host, float32."""
+
+    name = "reference"
+
+    def __init__(self, *, device: str = "cpu", dtype: DType = "float32", settings: object | None = None) -> None:
+        if device != "cpu" or dtype != "float32":
+            raise UnsupportedError(f"the reference backend runs on cpu in float32 only, not on {device} in {dtype}")
+        self.device = device
+        self.dtype: DType = dtype
+
+    def native(self, op: Operation[..., Any]) -> bool:
+        return op.name in KERNELS
+
+    def resident_bytes(self, parameter: Parameter, encoding: str, encoded_bytes: int) -> int:
+        return parameter.nbytes({})
+
+    def workspace_bytes(self, graph: Graph, sizes: Mapping[str, int]) -> int:
+        return plan_arena(graph, sizes).size
+
+    def free_memory(self) -> int:
+        return available_memory()
+
+    def compile(self, graph: Graph, load: Callable[[Parameter], Weight], cache: CacheLayout) -> ReferenceExecutable:
+        return ReferenceExecutable(graph, load, cache)
+
+
+class ReferenceExecutable:
+    """A graph, its weights as float32 arrays, its caches, and the loop over its nodes."""
+
+    def __init__(self, graph: Graph, load: Callable[[Parameter], Weight], cache: CacheLayout) -> None:
+        self.graph = graph
+        self.constants: dict[Tensor | State, Any] = {
+            parameter: np.ascontiguousarray(load(parameter).dequantize()) for parameter in graph.parameters.values()
+        }
+        self.constants |= {state: _allocate(state, cache) for state in graph.states.values()}
+        self.last_use = _last_uses(graph)
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(int(self.constants[parameter].nbytes) for parameter in self.graph.parameters.values())
+
+    def run(self, inputs: Mapping[str, npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[np.float32]]:
+        values: dict[Any, Any] = {tensor: inputs[name] for name, tensor in self.graph.inputs.items()}
+        sizes = bind_symbols(self.graph, inputs)
+        for node, dead in zip(self.graph.nodes, self.last_use, strict=True):
+            arguments = [
+                None if o is None else self.constants[o] if o in self.constants else values[o] for o in node.operands
+            ]
+            results = KERNELS[node.op.name](*arguments, **_attributes(node, sizes))
+            for output, result in zip(node.outputs, (results,) if len(node.outputs) == 1 else results, strict=True):
+                values[output] = result
+            for tensor in dead:
+                del values[tensor]
+        return {name: np.ascontiguousarray(values[tensor], np.float32) for name, tensor in self.graph.outputs.items()}
+
+
+def _attributes(node: Node, sizes: Mapping[str, int]) -> Mapping[str, Any]:
+    if "shape" not in node.attributes:
+        return node.attributes
+    return {**node.attributes, "shape": tuple(evaluate(dim, sizes) for dim in node.attributes["shape"])}
+
+
+def _allocate(state: State, cache: CacheLayout) -> PagedCache:
+    spec = state.spec
+    slots = cache.blocks[spec.group] * cache.block_size
+    keys = np.zeros((slots, spec.kv_heads, spec.key_dim), np.float32)
+    values = np.zeros((slots, spec.kv_heads, spec.value_dim), np.float32)
+    return PagedCache(keys, values, cache.block_size, spec.window)
+
+
+def _last_uses(graph: Graph) -> list[list[Tensor]]:
+    """For every node, the intermediate tensors that nothing reads after it."""
+    alive = set(graph.outputs.values())
+    intermediates = {output for node in graph.nodes for output in node.outputs}
+    result: list[list[Tensor]] = []
+    for node in reversed(graph.nodes):
+        dead = {t for t in (*node.tensors, *node.outputs) if t in intermediates and t not in alive}
+        alive |= dead
+        result.append(list(dead))
+    return result[::-1]
