@@ -1,0 +1,31 @@
+"""The plugin host: discovery, validation, selection and explanation of plugins."""
+
+from __future__ import annotations
+
+from .candidate import Candidate, Selection
+from .host import boot
+from .info import PluginInfo, Registration
+from .loading import load_target, plugin_settings
+from .plan import Plan, PlannedTarget
+from .registry import Registry
+from .selection import BackendSelection, select, select_architecture, select_backend
+from .settings import HostSettings, load_settings
+
+__all__ = [
+    "BackendSelection",
+    "Candidate",
+    "HostSettings",
+    "Plan",
+    "PlannedTarget",
+    "PluginInfo",
+    "Registration",
+    "Registry",
+    "Selection",
+    "boot",
+    "load_settings",
+    "load_target",
+    "plugin_settings",
+    "select",
+    "select_architecture",
+    "select_backend",
+]

@@ -1,0 +1,102 @@
+"""Imports the target of a record that was selected."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from modelhost.api import ConfigError, PluginError
+
+from . import diagnosis
+from .info import Registration
+
+if TYPE_CHECKING:
+    from .registry import Registry
+
+
+def load_target(registration: Registration[Any], target: str | None = None) -> Any:
+    """The object that the record's ``target`` names.
+
+    Args:
+        target: another ``"package.module:attribute"`` of the same record, such as its probe.
+
+    Raises:
+        PluginError: it cannot be imported; the text has the cause, the distribution, file and line, and the command
+            that removes the plugin.
+    """
+    target = target or registration.record.target
+    what = f"{registration.owner}, {registration.kind} {registration.id!r}"
+    return import_target(target, what, registration.distribution, registration.file)
+
+
+def import_target(target: str, owner: str, distribution: str, declared_in: str) -> Any:
+    """The object at ``"package.module:attribute"``.
+
+    Args:
+        owner: what messages call the plugin.
+        distribution: that provides it.
+        declared_in: the file to point at when the plugin's own code is not to blame for the failure.
+
+    Raises:
+        PluginError: as :func:`load_target`.
+    """
+    module_name, _, path = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except diagnosis.REPORTABLE as error:
+        position = diagnosis.where(error, module_name) or declared_in
+        reason = f"{target} cannot be imported: {diagnosis.cause(error, module_name)}"
+        raise PluginError(diagnosis.broken(owner, distribution, reason, position)) from error
+    position = getattr(found, "__file__", None) or declared_in
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError as error:
+            best = diagnosis.closest(name, (known for known in dir(found) if not known.startswith("__")), 1)
+            hint = f"; did you mean {best[0]!r}?" if best else ""
+            reason = f"{module_name} has no attribute {path!r}{hint}"
+            raise PluginError(diagnosis.broken(owner, distribution, reason, position)) from error
+    return found
+
+
+def plugin_settings(registry: Registry, registration: Registration[Any]) -> Any:
+    """The user's ``[plugin.<id>]`` table as an instance of the record's settings model; ``None`` when it has no model.
+
+    Raises:
+        ConfigError: a key is unknown or a value is not valid; the text has the key's full path. Also when the table
+            exists and the record takes no settings.
+        PluginError: the settings model cannot be imported.
+    """
+    id, source = registration.id, registry.settings.source("plugin")
+    table = registry.settings.plugin.get(id, {})
+    if registration.record.settings is None:
+        if table and not _taken_by_another(registry, id):
+            raise ConfigError(f"{source}: plugin.{id}: {registration.kind} {id!r} takes no settings")
+        return None
+    model = load_target(registration, registration.record.settings)
+    known = {field.alias or name for name, field in model.model_fields.items()}
+    for key in table:
+        if key not in known and model.model_config.get("extra") != "allow":
+            best = diagnosis.closest(key, known, 1)
+            hint = f"; did you mean plugin.{id}.{best[0]}?" if best else ""
+            raise ConfigError(f"{source}: unknown key plugin.{id}.{key}{hint}")
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_problems(error, f"{source}: plugin.{id}"))) from error
+
+
+def _taken_by_another(registry: Registry, id: str) -> bool:
+    from .registry import KINDS
+
+    claims = (claim for kind in KINDS for claim in registry.claims(kind).get(id, ()))
+    return any(claim.record.settings is not None for claim in claims)
+
+
+def _problems(error: Any, prefix: str) -> list[str]:
+    return [
+        f"{'.'.join((prefix, *map(str, problem['loc'])))}: {problem['msg']}, got {problem['input']!r}"
+        for problem in error.errors()
+    ]

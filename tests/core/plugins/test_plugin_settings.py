@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from modelhost.api import ConfigError
+from modelhost.plugins import HostSettings, boot, load_settings, plugin_settings
+
+
+def load(directory: Path, text: str | None = None, **environment: str) -> HostSettings:
+    if text is not None:
+        (directory / "modelhost.toml").write_text(text)
+    return load_settings(directory, environment, directory / "user")
+
+
+def test_nothing_set(tmp_path: Path) -> None:
+    assert load(tmp_path) == HostSettings()
+
+
+def test_the_file(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        '[plugins]\nenable = ["a"]\ndisable = ["b"]\nreplace = ["c:d"]\n[plugin.torch]\nthreads = 4\n',
+    )
+    assert (settings.enable, settings.disable, settings.replace) == (("a",), ("b",), ("c:d",))
+    assert settings.plugin == {"torch": {"threads": 4}}
+    assert settings.source("disable") == f"plugins.disable of {tmp_path / 'modelhost.toml'}"
+
+
+def test_the_current_directory_goes_before_the_users(tmp_path: Path) -> None:
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "modelhost.toml").write_text('[plugins]\ndisable = ["of_user"]\n')
+    assert load(tmp_path).disable == ("of_user",)
+    assert load(tmp_path, '[plugins]\ndisable = ["of_directory"]\n').disable == ("of_directory",)
+
+
+def test_the_users_directory(tmp_path: Path) -> None:
+    (tmp_path / "modelhost").mkdir()
+    (tmp_path / "modelhost" / "modelhost.toml").write_text('[plugins]\ndisable = ["x"]\n')
+    (tmp_path / "empty").mkdir()
+    environment = {"XDG_CONFIG_HOME": str(tmp_path), "APPDATA": str(tmp_path)}
+    assert load_settings(tmp_path / "empty", environment).disable == ("x",)
+
+
+def test_the_environment(tmp_path: Path) -> None:
+    text = '[plugins]\nenable = ["a"]\ndisable = ["b"]\nreplace = ["c:d"]\n'
+    settings = load(tmp_path, text, MODELHOST_PLUGINS="x, y", MODELHOST_DISABLE_PLUGINS="z", MODELHOST_REPLACE="e:f")
+    assert (settings.enable, settings.disable, settings.replace) == (("x", "y"), ("b", "z"), ("c:d", "e:f"))
+    assert settings.source("enable") == "MODELHOST_PLUGINS"
+    assert load(tmp_path, text, MODELHOST_PLUGINS="").enable == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[plugins]\nenabel = []\n", "unknown key plugins.enabel; did you mean plugins.enable?"),
+        ("[pluggins]\n", "unknown key pluggins; did you mean plugins?"),
+        ('[plugins]\ndisable = "x"\n', "plugins.disable must be a list of strings, got 'x'"),
+        ("[plugins]\nenable = [1]\n", "plugins.enable must be a list of strings, got [1]"),
+        ("plugins = 1\n", "plugins must be a table, got 1"),
+        ("[plugin]\ntorch = 1\n", "plugin.torch must be a table, got 1"),
+        ("plugin = []\n", "plugin must be a table, got []"),
+    ],
+)
+def test_bad_keys_and_values_are_named_with_their_path(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, text)
+    assert str(raised.value) == f"{tmp_path / 'modelhost.toml'}: {message}"
+
+
+def test_a_file_that_is_not_toml(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, "[plugins\n")
+    assert str(raised.value).startswith(f"{tmp_path / 'modelhost.toml'}: cannot be read as TOML: Expected ']'")
+
+
+def test_modelhost_itself_cannot_be_disabled(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, '[plugins]\ndisable = ["core"]\n')
+    assert str(raised.value) == (
+        f"plugins.disable of {tmp_path / 'modelhost.toml'}: 'core' is modelhost itself and cannot be disabled"
+    )
+
+
+def test_boot_reads_file_and_environment(site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.backend("one")
+    site.backend("two")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    for variable in ("MODELHOST_PLUGINS", "MODELHOST_DISABLE_PLUGINS", "MODELHOST_REPLACE"):
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "modelhost.toml").write_text('[plugins]\ndisable = ["one"]\n')
+    path = [str(site.directory)]
+    assert set(boot(path=path).of("backend")) == {"reference", "two"}
+    monkeypatch.setenv("MODELHOST_DISABLE_PLUGINS", "two")
+    registry = boot(path=path)
+    assert set(registry.of("backend")) == {"reference"}
+    assert registry.plugins[2].error == (
+        "modelhost-two 1.0 is disabled: 'two' is in MODELHOST_DISABLE_PLUGINS or plugins.disable of "
+        f"{tmp_path / 'modelhost.toml'}"
+    )
+    monkeypatch.setenv("MODELHOST_DISABLE_PLUGINS", "")
+    monkeypatch.setenv("MODELHOST_PLUGINS", "")
+    assert set(boot(path=path).of("backend")) == {"reference"}
+
+
+MODEL = """
+from pydantic import BaseModel, Field
+class Settings(BaseModel):
+    threads: int = 1
+    pin_to: str = Field("none", alias="pin")
+class Impl: pass
+"""
+
+
+def with_settings(site: Any, **table: object) -> Any:
+    site.backend("fast", 'settings="modelhost_fast.impl:Settings"', impl=MODEL)
+    registry = site.boot(plugin={"fast": table}, sources={"plugin": "modelhost.toml"})
+    return plugin_settings(registry, registry.find("backend", "fast"))
+
+
+def test_settings_of_a_record(site: Any) -> None:
+    settings = with_settings(site, threads=4, pin="cores")
+    assert (settings.threads, settings.pin_to) == (4, "cores")
+
+
+def test_settings_default_when_there_is_no_table(site: Any) -> None:
+    site.backend("fast", 'settings="modelhost_fast.impl:Settings"', impl=MODEL)
+    registry = site.boot()
+    assert plugin_settings(registry, registry.find("backend", "fast")).threads == 1
+    assert plugin_settings(registry, registry.find("backend", "reference")) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"thread": 4}, "modelhost.toml: unknown key plugin.fast.thread; did you mean plugin.fast.threads?"),
+        (
+            {"threads": "many"},
+            "modelhost.toml: plugin.fast.threads: Input should be a valid integer, unable to parse string as an "
+            "integer, got 'many'",
+        ),
+    ],
+)
+def test_bad_settings_of_a_record(site: Any, table: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        with_settings(site, **table)
+    assert str(raised.value) == message
+
+
+def test_settings_for_a_record_that_takes_none(site: Any) -> None:
+    registry = site.boot(plugin={"reference": {"threads": 1}}, sources={"plugin": "modelhost.toml"})
+    with pytest.raises(ConfigError) as raised:
+        plugin_settings(registry, registry.find("backend", "reference"))
+    assert str(raised.value) == "modelhost.toml: plugin.reference: backend 'reference' takes no settings"
+
+
+def test_settings_for_a_record_that_nobody_declares(site: Any) -> None:
+    registry = site.boot(plugin={"refrence": {"threads": 1}}, sources={"plugin": "modelhost.toml"})
+    assert registry.warnings == (
+        "modelhost.toml: plugin.refrence: no plugin in use declares 'refrence'; did you mean plugin.reference?",
+    )
