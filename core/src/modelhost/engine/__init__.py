@@ -1,0 +1,1 @@
+"""The engine: request, scheduler, KV cache, runner, sampler, output."""

@@ -1,0 +1,111 @@
+"""The input arrays of one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .kv_cache import KVCacheManager
+from .scheduler import Chunk
+
+Int = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class LogitSpan:
+    """Rows ``start .. end-1`` of a step's logits belong to ``chunk``."""
+
+    chunk: Chunk
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step.
+
+    Attributes:
+        inputs: every array that a graph may ask for, by input name.
+        spans: whose logits are where.
+    """
+
+    inputs: dict[str, Int]
+    spans: list[LogitSpan]
+
+
+def build_batch(chunks: Sequence[Chunk], cache: KVCacheManager) -> Batch:
+    """Lay the tokens of ``chunks`` one after another.
+
+    Logits are wanted for the last token of a chunk that completes its request, and for every token of a prompt whose
+    log-probabilities were asked for.
+    """
+    spans = _logit_spans(chunks)
+    counts = np.array([chunk.end - chunk.start for chunk in chunks], np.int32)
+    starts = np.concatenate([np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)])
+    inputs: dict[str, Int] = {
+        "token_ids": _array(chunks, lambda c: c.request.tokens(c.start, c.end)),
+        "positions": _array(chunks, lambda c: range(c.start, c.end)),
+        "lengths": _array(chunks, _lengths),
+        "sequence_starts": starts,
+        "context_lengths": np.array([chunk.end for chunk in chunks], np.int32),
+        "logit_rows": _logit_rows(spans, dict(zip(chunks, starts.tolist(), strict=False))),
+    }
+    for group in cache.groups:
+        tables = [cache.block_table(group.name, chunk.request.id) for chunk in chunks]
+        inputs[f"block_table.{group.name}"] = _padded(tables)
+        inputs[f"slot_mapping.{group.name}"] = _slots(chunks, tables, cache.block_size)
+    return Batch(inputs, spans)
+
+
+def _array(chunks: Sequence[Chunk], values: Callable[[Chunk], Iterable[int]]) -> Int:
+    return np.fromiter((value for chunk in chunks for value in values(chunk)), np.int32)
+
+
+def _lengths(chunk: Chunk) -> Iterable[int]:
+    prompt = chunk.request.prompt_length
+    return (max(prompt, position + 1) for position in range(chunk.start, chunk.end))
+
+
+def _logit_spans(chunks: Sequence[Chunk]) -> list[LogitSpan]:
+    spans: list[LogitSpan] = []
+    row = 0
+    for chunk in chunks:
+        count = _wanted(chunk)
+        if count:
+            spans.append(LogitSpan(chunk, row, row + count))
+            row += count
+    return spans
+
+
+def _wanted(chunk: Chunk) -> int:
+    """How many of the chunk's last tokens need logits."""
+    in_prompt = chunk.start < chunk.request.prompt_length
+    if chunk.request.params.prompt_logprobs is not None and in_prompt:
+        return chunk.end - chunk.start
+    return int(chunk.last)
+
+
+def _logit_rows(spans: list[LogitSpan], first_rows: dict[Chunk, int]) -> Int:
+    rows: list[int] = []
+    for span in spans:
+        end = first_rows[span.chunk] + span.chunk.end - span.chunk.start
+        rows.extend(range(end - (span.end - span.start), end))
+    return np.array(rows, np.int32)
+
+
+def _padded(tables: list[list[int]]) -> Int:
+    result = np.zeros((len(tables), max(map(len, tables))), np.int32)
+    for row, table in zip(result, tables, strict=True):
+        row[: len(table)] = table
+    return result
+
+
+def _slots(chunks: Sequence[Chunk], tables: list[list[int]], block_size: int) -> Int:
+    pieces = []
+    for chunk, table in zip(chunks, tables, strict=True):
+        places = np.arange(chunk.start, chunk.end, dtype=np.int32)
+        pieces.append(np.asarray(table, np.int32)[places // block_size] * block_size + places % block_size)
+    return np.concatenate(pieces)

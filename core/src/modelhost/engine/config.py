@@ -1,0 +1,70 @@
+"""The settings of an engine. Names and meanings are vLLM's where vLLM has them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+
+from modelhost.api import ConfigError
+
+__all__ = ["EngineConfig"]
+
+
+class EngineConfig(BaseModel):
+    """How a model is run.
+
+    Attributes:
+        backend: id of the kernel backend; chosen by rank when ``None``.
+        device: device of the backend, such as ``"cpu"`` or ``"cuda:0"``.
+        dtype: of activations; the backend's default when ``None`` or ``"auto"``.
+        max_model_len: tokens of prompt and answer together; when ``None``, what the model was trained for or as much
+            of it as fits in memory.
+        block_size: tokens in a block of the KV cache.
+        max_num_seqs: sequences in one step.
+        max_num_batched_tokens: tokens in one step; longer prompts are processed in chunks.
+        kv_cache_memory_bytes: size of the KV cache; from free memory when ``None``.
+        memory_bytes: budget for weights, cache and workspace together; free memory when ``None``.
+        scheduling_policy: ``"fcfs"``, or ``"priority"``: lower values first.
+        max_logprobs: most log-probabilities that a request may ask for at each token.
+        seed: of requests that state none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    backend: str | None = None
+    device: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] | None = None
+    max_model_len: PositiveInt | None = None
+    block_size: PositiveInt = 16
+    max_num_seqs: PositiveInt = 64
+    max_num_batched_tokens: PositiveInt = 2048
+    kv_cache_memory_bytes: PositiveInt | None = None
+    memory_bytes: PositiveInt | None = None
+    scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
+    max_logprobs: int = Field(default=20, ge=0)
+    seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(
+                f"max_num_batched_tokens {self.max_num_batched_tokens} must be at least "
+                f"max_num_seqs {self.max_num_seqs}"
+            )
+        return self
+
+    @classmethod
+    def parse(cls, **settings: Any) -> EngineConfig:
+        """Validate ``settings``.
+
+        Raises:
+            ConfigError: names every setting that is unknown or has a value that is not allowed.
+        """
+        try:
+            return cls(**settings)
+        except ValidationError as error:
+            lines = [
+                f"{'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg']}, got {e['input']!r}" for e in error.errors()
+            ]
+            raise ConfigError("engine settings are not valid: " + "; ".join(lines)) from None

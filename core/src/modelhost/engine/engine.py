@@ -1,0 +1,226 @@
+"""The step loop: schedule, run, sample, emit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from modelhost.api import RequestError
+from modelhost.api.backend import Executable
+from modelhost.text.tokenizer import Tokenizer
+
+from .answer import Answer
+from .batch import LogitSpan, build_batch
+from .config import EngineConfig
+from .kv_cache import KVCacheManager
+from .logprobs import top_logprobs
+from .memory import MemoryPlan
+from .outputs import RequestOutput
+from .request import Request
+from .sampler import Sampled, Sampler, SamplingError
+from .sampling_params import SamplingParams
+from .scheduler import Scheduler
+from .stopping import TokenStops
+
+Logits = npt.NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class _Prompt:
+    """A prompt and its answers."""
+
+    output: RequestOutput
+    answers: list[Answer]
+
+
+class Engine:
+    """Runs requests on a compiled model. Not thread-safe: one thread calls it.
+
+    Args:
+        executable: the compiled model.
+        memory: the plan that it was compiled by.
+        config: the settings.
+        vocab_size: number of logits.
+        eos_token_ids: tokens that end an answer.
+        tokenizer: to give answers as text; without one they are token ids only.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        memory: MemoryPlan,
+        config: EngineConfig,
+        *,
+        vocab_size: int,
+        eos_token_ids: Sequence[int] = (),
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
+        self.config = config
+        self.max_model_len = memory.max_model_len
+        self.vocab_size = vocab_size
+        self.tokenizer = tokenizer
+        self._executable = executable
+        self._eos_token_ids = tuple(eos_token_ids)
+        self._sampler = Sampler(config.seed, tokenizer)
+        self._cache = KVCacheManager(memory.groups, memory.layout)
+        self._scheduler = Scheduler(
+            self._cache,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            by_priority=config.scheduling_policy == "priority",
+        )
+        self._prompts: dict[str, _Prompt] = {}
+        self._answers: dict[Request, tuple[str, Answer]] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is unfinished."""
+        return bool(self._prompts)
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The waiting and running requests, for statistics."""
+        return self._scheduler
+
+    def add_request(
+        self,
+        request_id: str,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        prompt: str | None = None,
+        priority: int = 0,
+    ) -> None:
+        """Queue a prompt.
+
+        Raises:
+            RequestError: the prompt is empty, too long or has tokens outside the vocabulary; the id is in use; or the
+                parameters ask for more than the engine allows.
+        """
+        tokens = list(prompt_token_ids)
+        self._check(request_id, tokens, params)
+        answers = [self._answer(f"{request_id}/{index}", index, tokens, params, priority) for index in range(params.n)]
+        output = RequestOutput(request_id, prompt, tokens, [answer.output for answer in answers])
+        if params.prompt_logprobs is not None:
+            output.prompt_logprobs = [None]
+        self._prompts[request_id] = _Prompt(output, answers)
+        for answer in answers:
+            self._answers[answer.request] = (request_id, answer)
+            self._scheduler.add(answer.request)
+
+    def abort(self, request_id: str) -> RequestOutput | None:
+        """Stop a request and free its memory.
+
+        Returns:
+            its last output, or ``None`` when there is no such request.
+        """
+        prompt = self._prompts.get(request_id)
+        if prompt is None:
+            return None
+        for answer in prompt.answers:
+            answer.output.delta = ""
+            if not answer.output.finished:
+                answer.finish("abort")
+                self._retire(answer)
+        return self._prompts.pop(request_id).output
+
+    def step(self) -> list[RequestOutput]:
+        """Run one step.
+
+        Returns:
+            the requests that got a token, with all they have so far.
+        """
+        chunks = self._scheduler.schedule()
+        if not chunks:
+            return []
+        batch = build_batch(chunks, self._cache)
+        logits = self._executable.run(batch.inputs)["logits"]
+        for chunk in chunks:
+            chunk.request.computed = chunk.end
+        touched = self._sample(batch.spans, logits)
+        return [self._emit(request_id) for request_id in touched]
+
+    def _sample(self, spans: list[LogitSpan], logits: Logits) -> list[str]:
+        """Give every completed chunk its next token; returns the ids of the prompts that got one."""
+        self._record_prompt_logprobs(spans, logits)
+        ready = [span for span in spans if span.chunk.last]
+        touched = list(dict.fromkeys(self._answers[span.chunk.request][0] for span in ready))
+        for answer in (answer for request_id in touched for answer in self._prompts[request_id].answers):
+            answer.output.delta = ""
+        for span, token in self._draw(ready, logits):
+            answer = self._answers[span.chunk.request][1]
+            answer.push(token.token_id, token.logprobs)
+            if answer.output.finished:
+                self._retire(answer)
+        return touched
+
+    def _draw(self, spans: list[LogitSpan], logits: Logits) -> list[tuple[LogitSpan, Sampled]]:
+        """A token for every span. Requests whose logits leave nothing to sample end with an error and are left out."""
+        while spans:
+            rows = logits[[span.end - 1 for span in spans]]
+            try:
+                sampled = self._sampler.sample_batch(rows, [span.chunk.request.sampling for span in spans])
+            except SamplingError as error:
+                spans = self._without_failed(spans, error)
+            else:
+                return list(zip(spans, sampled, strict=True))
+        return []
+
+    def _without_failed(self, spans: list[LogitSpan], error: SamplingError) -> list[LogitSpan]:
+        failed = next(span.chunk.request for span in spans if span.chunk.request.id == error.request_id)
+        prompt = self._prompts[self._answers[failed][0]]
+        prompt.output.error = error
+        gone = {answer.request for answer in prompt.answers}
+        for answer in prompt.answers:
+            if not answer.output.finished:
+                answer.finish("error")
+                self._retire(answer)
+        return [span for span in spans if span.chunk.request not in gone]
+
+    def _emit(self, request_id: str) -> RequestOutput:
+        output = self._prompts[request_id].output
+        if output.finished:
+            del self._prompts[request_id]
+        return output
+
+    def _retire(self, answer: Answer) -> None:
+        self._scheduler.finish(answer.request)
+        del self._answers[answer.request]
+
+    def _answer(self, id: str, index: int, tokens: list[int], params: SamplingParams, priority: int) -> Answer:
+        stops = TokenStops(params, self._eos_token_ids, self.max_model_len)
+        sampling = self._sampler.state(id, params, tokens, index=index, eos_token_ids=self._eos_token_ids)
+        return Answer(Request(id, tokens, params, sampling, priority), index, self.tokenizer, stops)
+
+    def _record_prompt_logprobs(self, spans: list[LogitSpan], logits: Logits) -> None:
+        for span in spans:
+            request = span.chunk.request
+            request_id, answer = self._answers[request]
+            wanted = request.params.prompt_logprobs
+            recorded = self._prompts[request_id].output.prompt_logprobs
+            if wanted is None or recorded is None or answer.output.index != 0:
+                continue
+            first = span.chunk.end - (span.end - span.start)
+            for row in range(span.start, span.end):
+                following = first + (row - span.start) + 1
+                if len(recorded) <= following < request.prompt_length:
+                    token = request.prompt_token_ids[following]
+                    recorded.append(top_logprobs(logits[row], token, wanted, self.tokenizer))
+
+    def _check(self, request_id: str, tokens: list[int], params: SamplingParams) -> None:
+        if request_id in self._prompts:
+            raise RequestError(f"request id {request_id!r} is in use by an unfinished request")
+        if not tokens:
+            raise RequestError("the prompt is empty; give at least one token")
+        if len(tokens) >= self.max_model_len:
+            raise RequestError(
+                f"the prompt has {len(tokens)} tokens and the context holds {self.max_model_len}, so no room is left for "
+                "an answer; shorten the prompt or load the model with a larger max_model_len"
+            )
+        outside = next((token for token in tokens if not 0 <= token < self.vocab_size), None)
+        if outside is not None:
+            raise RequestError(f"prompt token {outside} is outside the vocabulary of {self.vocab_size} tokens")
+        params.check_model(self.vocab_size, self.config.max_logprobs)

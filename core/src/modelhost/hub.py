@@ -1,0 +1,50 @@
+"""Finding a model: a path on disk, or a Hugging Face id in the local cache or, where the network allows, on the hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from modelhost.api import CheckpointError
+
+__all__ = ["resolve"]
+
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_FILES = ["*.json", "*.safetensors", "*.jinja", "tokenizer*"]
+
+
+def resolve(model: str, *, revision: str | None = None) -> Path:
+    """The checkpoint's path.
+
+    Args:
+        model: a directory, a ``.gguf`` file, or an id such as ``org/name``.
+        revision: branch, tag or commit of a hub id.
+
+    Raises:
+        CheckpointError: nothing is there, and it cannot be downloaded.
+    """
+    path = Path(model).expanduser()
+    if path.exists():
+        return path
+    if not _ID.fullmatch(model):
+        raise CheckpointError(
+            f"{model} does not exist. Give a directory with config.json, a .gguf file, or a Hugging Face id such as org/name."
+        )
+    return _from_hub(model, revision)
+
+
+def _from_hub(model: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=_FILES, local_files_only=True))
+    except LocalEntryNotFoundError:
+        pass
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=_FILES))
+    except (OSError, ValueError) as error:
+        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{model} is neither a path nor in the Hugging Face cache, and it could not be downloaded: {cause}"
+        ) from error

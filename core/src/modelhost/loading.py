@@ -1,0 +1,181 @@
+"""From a path to a compiled model: checkpoint, architecture, graph, memory plan, executable.
+
+Each stage is cheap until the last, so ``plan`` and ``explain`` stop early and nothing is allocated before it is known to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from modelhost.api import Architecture, Encoding, PluginError
+from modelhost.api.backend import Executable, KernelBackend
+from modelhost.api.model import CausalLM, trace
+from modelhost.api.weight import Weight
+from modelhost.engine.config import EngineConfig
+from modelhost.engine.memory import MemoryPlan, plan_memory
+from modelhost.graph.graph import Graph
+from modelhost.graph.passes import optimize
+from modelhost.graph.tensor import DType, Parameter
+from modelhost.plugins import (
+    BackendSelection,
+    Plan,
+    Registry,
+    Selection,
+    load_target,
+    plugin_settings,
+    select_architecture,
+    select_backend,
+)
+from modelhost.weights.checkpoint import Checkpoint
+from modelhost.weights.encoding_table import EncodingTable
+from modelhost.weights.load import Source, collect, concatenate
+from modelhost.weights.open import open_checkpoint
+
+__all__ = ["ModelSource", "PreparedModel", "open_model", "prepare_model"]
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A checkpoint and the architecture that reads it, with nothing of the weights touched.
+
+    Attributes:
+        checkpoint: opened, memory-mapped.
+        selection: why this architecture.
+        model: built from the checkpoint's configuration; its parameters have names and shapes, no values.
+        config: the validated configuration.
+    """
+
+    checkpoint: Checkpoint
+    selection: Selection[Architecture]
+    model: CausalLM
+    config: Any
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """Which tensor of the checkpoint each parameter comes from."""
+        gguf = self.checkpoint.format == "gguf"
+        return {
+            name: Source(
+                self.model.gguf_name(name) if gguf else name,
+                self.model.gguf_transform(name) if gguf else None,
+                parameter.sizes,
+            )
+            for name, parameter in self.model.named_parameters()
+        }
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Patterns of tensors that are no parameters."""
+        tied = ("lm_head.weight", "output.weight") if "lm_head.weight" not in self.sources else ()
+        return (*self.model.ignored_tensors, *tied)
+
+    def encoding_of(self, parameter: Parameter) -> str:
+        """The encoding of a parameter in the checkpoint; of merged ones, that of their parts."""
+        first = parameter.parts[0] if parameter.parts else parameter
+        source = self.sources[first.name]
+        return self.checkpoint.encoding_of(source.tensor) if source.tensor in self.checkpoint else "f32"
+
+    def weights(self) -> dict[str, Weight]:
+        """All parameters, still encoded.
+
+        Raises:
+            WeightError: lists every missing, unexpected and wrongly shaped tensor.
+        """
+        return collect(self.checkpoint, self.sources, self.ignored)
+
+
+def open_model(path: Path, registry: Registry) -> ModelSource:
+    """Open a checkpoint and build its model.
+
+    Raises:
+        CheckpointError: files are missing or corrupt.
+        PluginError: no installed package provides the architecture; the text names the package to install.
+        ConfigError: the configuration lacks a field or has a value that is not allowed.
+    """
+    encodings = EncodingTable(one.record for one in registry.of(Encoding).values())
+    checkpoint = open_checkpoint(path, encodings)
+    selection = select_architecture(registry, checkpoint.architecture, "gguf" if checkpoint.format == "gguf" else "hf")
+    target: Any = load_target(selection.chosen)
+    if not (isinstance(target, type) and issubclass(target, CausalLM)):
+        raise PluginError(f"{selection.chosen.owner}: {selection.chosen.record.target} must be a subclass of CausalLM")
+    where = str(checkpoint.path if checkpoint.format == "gguf" else checkpoint.path / "config.json")
+    read = target.config_class.from_gguf if checkpoint.format == "gguf" else target.config_class.from_huggingface
+    config = read(checkpoint, where)
+    model: CausalLM = target(config)  # type: ignore[call-arg]
+    model.assign_names()
+    return ModelSource(checkpoint, selection, model, config)
+
+
+@dataclass(frozen=True)
+class PreparedModel:
+    """A model whose memory is planned and whose backend is chosen, ready to be compiled.
+
+    Attributes:
+        source: checkpoint and architecture.
+        backend: an instance of the chosen backend.
+        backend_selection: why this backend.
+        graph: optimised for the backend.
+        memory: what it takes.
+        plan: the choices as plain data.
+        weights: encoded, by parameter name.
+    """
+
+    source: ModelSource
+    backend: KernelBackend
+    backend_selection: BackendSelection
+    graph: Graph
+    memory: MemoryPlan
+    plan: Plan
+    weights: Mapping[str, Weight] = field(repr=False)
+
+    def compile(self) -> Executable:
+        """Load the weights and allocate the caches."""
+        return self.backend.compile(self.graph, self._load, self.memory.layout)
+
+    def _load(self, parameter: Parameter) -> Weight:
+        if parameter.parts:
+            return concatenate([self.weights[part.name] for part in parameter.parts], parameter.name)
+        return self.weights[parameter.name]
+
+
+def prepare_model(source: ModelSource, registry: Registry, config: EngineConfig) -> PreparedModel:
+    """Choose a backend, optimise the graph for it and plan the memory.
+
+    Raises:
+        PluginError: the backend is unknown, ambiguous or broken.
+        UnsupportedError: the backend cannot run here, or lacks an op.
+        MemoryBudgetError: the model does not fit.
+        WeightError: the tensors do not match the model.
+    """
+    dtype = None if config.dtype == "auto" else config.dtype
+    selection = select_backend(registry, config.backend, config.device, dtype)
+    backend = create_backend(selection, registry)
+    weights = source.weights()
+    graph = optimize(
+        trace(source.model, backend.dtype),
+        native=backend.native,
+        encoding_of=source.encoding_of,
+        backend=backend.name,
+    )
+    encoded = {name: _encoded(parameter, weights) for name, parameter in graph.parameters.items()}
+    memory = plan_memory(graph, backend, encoded, config, source.config.max_position_embeddings)
+    plan = Plan.make(str(source.checkpoint.path), source.selection, selection, registry)
+    return PreparedModel(source, backend, selection, graph, memory, plan, weights)
+
+
+def create_backend(selection: BackendSelection, registry: Registry) -> KernelBackend:
+    """Import and construct the chosen backend."""
+    factory = load_target(selection.chosen)
+    settings = plugin_settings(registry, selection.chosen)
+    dtype: DType = selection.dtype  # type: ignore[assignment]
+    backend: KernelBackend = factory(device=selection.device, dtype=dtype, settings=settings)
+    return backend
+
+
+def _encoded(parameter: Parameter, weights: Mapping[str, Weight]) -> tuple[str, int]:
+    parts = [weights[part.name] for part in parameter.parts or (parameter,)]
+    return parts[0].encoding, sum(part.nbytes for part in parts)

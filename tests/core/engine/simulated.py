@@ -1,0 +1,113 @@
+"""An executable without weights that checks what the engine feeds it.
+
+It keeps the token of every slot, as a KV cache keeps keys, and fails when a block table does not lead back to the
+sequence's own tokens. Its logits are a pure function of a sequence's tokens, so the right output is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from modelhost.api.backend import CacheLayout
+from modelhost.engine.config import EngineConfig
+from modelhost.engine.engine import Engine
+from modelhost.engine.kv_cache import KVGroup
+from modelhost.engine.memory import MemoryPlan
+
+VOCAB = 50
+
+
+def next_token(tokens: Sequence[int]) -> int:
+    """The greedy continuation of ``tokens``: depends on all of them."""
+    return sum((index + 1) * (token + 1) for index, token in enumerate(tokens)) % VOCAB
+
+
+def continuation(prompt: Sequence[int], count: int) -> list[int]:
+    """``count`` greedy tokens after ``prompt``."""
+    tokens = list(prompt)
+    for _ in range(count):
+        tokens.append(next_token(tokens))
+    return tokens[len(prompt) :]
+
+
+@dataclass
+class SimulatedExecutable:
+    """See the module's docstring.
+
+    Attributes:
+        groups: the KV groups, by name their window.
+        layout: blocks of each.
+        steps: the number of tokens of every step so far.
+    """
+
+    groups: Mapping[str, int | None]
+    layout: CacheLayout
+    steps: list[int] = field(default_factory=list)
+    most_sequences: int = 0
+
+    def __post_init__(self) -> None:
+        size = self.layout.block_size
+        self.slots = {name: np.full(self.layout.blocks[name] * size, -1) for name in self.groups}
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        self.steps.append(len(inputs["token_ids"]))
+        starts, contexts = inputs["sequence_starts"], inputs["context_lengths"]
+        self.most_sequences = max(self.most_sequences, len(contexts))
+        for name in self.groups:
+            mapping = inputs[f"slot_mapping.{name}"]
+            assert len(set(mapping.tolist())) == len(mapping), "two tokens share a slot"
+            assert mapping.min() >= self.layout.block_size, "a token was put into the null block"
+            self.slots[name][mapping] = inputs["token_ids"]
+        logits = np.zeros((len(inputs["logit_rows"]), VOCAB), np.float32)
+        histories: dict[int, list[int]] = {}
+        for sequence, context in enumerate(contexts.tolist()):
+            begin, end = starts[sequence : sequence + 2].tolist()
+            assert inputs["positions"][begin:end].tolist() == list(range(context - (end - begin), context))
+            for name, window in self.groups.items():
+                self._check(name, window, inputs, sequence, context, end - begin)
+            tokens = self._tokens(inputs, sequence, context)
+            for row in range(begin, end):
+                histories[row] = tokens[: context - (end - row) + 1]
+        for out, row in zip(logits, inputs["logit_rows"].tolist(), strict=True):
+            out[next_token(histories[row])] = 1.0
+        return {"logits": logits}
+
+    def _tokens(self, inputs: Mapping[str, np.ndarray], sequence: int, context: int) -> list[int]:
+        name = next(name for name, window in self.groups.items() if window is None)
+        return self._read(name, inputs, sequence, 0, context)
+
+    def _read(self, name: str, inputs: Mapping[str, np.ndarray], sequence: int, low: int, high: int) -> list[int]:
+        places = np.arange(low, high)
+        table, size = inputs[f"block_table.{name}"][sequence], self.layout.block_size
+        return self.slots[name][table[places // size] * size + places % size].tolist()
+
+    def _check(
+        self, name: str, window: int | None, inputs: Mapping[str, np.ndarray], sequence: int, context: int, new: int
+    ) -> None:
+        low = 0 if window is None else max(0, context - new - window + 1)
+        assert self._read(name, inputs, sequence, low, context) == self._tokens(inputs, sequence, context)[low:]
+
+
+def simulated_engine(
+    *,
+    blocks: int = 100,
+    block_size: int = 4,
+    window: int | None = None,
+    max_model_len: int = 64,
+    tokenizer: object = None,
+    eos: tuple[int, ...] = (),
+    **settings: object,
+) -> tuple[Engine, SimulatedExecutable]:
+    """An engine over a simulated executable. ``blocks`` of each KV group are usable."""
+    windows: dict[str, int | None] = {"full": None}
+    if window is not None:
+        windows[f"sliding_{window}"] = window
+    groups = tuple(KVGroup(name, size, 8) for name, size in windows.items())
+    layout = CacheLayout(block_size, dict.fromkeys(windows, blocks + 1))
+    memory = MemoryPlan(0, 0, 0, 0, 0, max_model_len, layout, groups)
+    executable = SimulatedExecutable(windows, layout)
+    config = EngineConfig.parse(block_size=block_size, **settings)
+    engine = Engine(executable, memory, config, vocab_size=VOCAB, eos_token_ids=eos, tokenizer=tokenizer)
+    return engine, executable
