@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# One BLAS thread: the arrays of tests are small, and threads that wait for each other on few cores cost more than they give.
+# One BLAS thread: arrays are small here, and threads that wait for each other cost more than they give.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 from modelhost.api import CheckpointError
@@ -28,7 +29,8 @@ def resolve(model: str, *, revision: str | None = None) -> Path:
         return path
     if not _ID.fullmatch(model):
         raise CheckpointError(
-            f"{model} does not exist. Give a directory with config.json, a .gguf file, or a Hugging Face id such as org/name."
+            f"{model} does not exist. Give a directory with config.json, a .gguf file, or a Hugging Face id such as "
+            "org/name."
         )
     return _from_hub(model, revision)
 
@@ -37,14 +39,15 @@ def _from_hub(model: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    download = partial(snapshot_download, model, revision=revision, allow_patterns=_FILES)
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=_FILES, local_files_only=True))
-    except LocalEntryNotFoundError:
-        pass
-    try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=_FILES))
-    except (OSError, ValueError) as error:
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        try:
+            return Path(download(local_files_only=True))
+        except LocalEntryNotFoundError:
+            return Path(download())
+    except Exception as error:  # the network library below has errors of its own, which differ between versions
+        lines = str(error).removeprefix("Got: ").splitlines()
+        cause = lines[0] if lines else type(error).__name__
         raise CheckpointError(
             f"{model} is neither a path nor in the Hugging Face cache, and it could not be downloaded: {cause}"
         ) from error

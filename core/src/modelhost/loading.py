@@ -1,12 +1,12 @@
 """From a path to a compiled model: checkpoint, architecture, graph, memory plan, executable.
 
-Each stage is cheap until the last, so ``plan`` and ``explain`` stop early and nothing is allocated before it is known to fit.
+Each stage is cheap until the last, so ``plan`` and ``explain`` stop early, and nothing is allocated before it is known
+to fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from modelhost.plugins import (
 )
 from modelhost.weights.checkpoint import Checkpoint
 from modelhost.weights.encoding_table import EncodingTable
-from modelhost.weights.load import Source, collect, concatenate
+from modelhost.weights.load import Source, concatenate, fetch, verify
 from modelhost.weights.open import open_checkpoint
 
 __all__ = ["ModelSource", "PreparedModel", "open_model", "prepare_model"]
@@ -75,17 +75,33 @@ class ModelSource:
 
     def encoding_of(self, parameter: Parameter) -> str:
         """The encoding of a parameter in the checkpoint; of merged ones, that of their parts."""
-        first = parameter.parts[0] if parameter.parts else parameter
-        source = self.sources[first.name]
-        return self.checkpoint.encoding_of(source.tensor) if source.tensor in self.checkpoint else "f32"
+        return self.checkpoint.encoding_of(self.sources[_parts(parameter)[0].name].tensor)
 
-    def weights(self) -> dict[str, Weight]:
-        """All parameters, still encoded.
+    def encoded_bytes(self, parameter: Parameter) -> int:
+        """Bytes of a parameter in the checkpoint."""
+        return sum(self.checkpoint.weight(self.sources[part.name].tensor).nbytes for part in _parts(parameter))
+
+    def verify(self) -> None:
+        """Check that tensors and parameters match.
 
         Raises:
             WeightError: lists every missing, unexpected and wrongly shaped tensor.
         """
-        return collect(self.checkpoint, self.sources, self.ignored)
+        verify(self.checkpoint, self.sources, self.ignored)
+
+    def weights(self) -> dict[str, Weight]:
+        """All parameters by name, still encoded; errors as :meth:`verify`."""
+        self.verify()
+        return {name: fetch(self.checkpoint, source) for name, source in self.sources.items()}
+
+    def load(self, parameter: Parameter) -> Weight:
+        """A parameter, still encoded; merged ones are joined."""
+        parts = [fetch(self.checkpoint, self.sources[part.name]) for part in _parts(parameter)]
+        return parts[0] if len(parts) == 1 else concatenate(parts, parameter.name)
+
+
+def _parts(parameter: Parameter) -> tuple[Parameter, ...]:
+    return parameter.parts or (parameter,)
 
 
 def open_model(path: Path, registry: Registry) -> ModelSource:
@@ -121,7 +137,6 @@ class PreparedModel:
         graph: optimised for the backend.
         memory: what it takes.
         plan: the choices as plain data.
-        weights: encoded, by parameter name.
     """
 
     source: ModelSource
@@ -130,16 +145,10 @@ class PreparedModel:
     graph: Graph
     memory: MemoryPlan
     plan: Plan
-    weights: Mapping[str, Weight] = field(repr=False)
 
     def compile(self) -> Executable:
         """Load the weights and allocate the caches."""
-        return self.backend.compile(self.graph, self._load, self.memory.layout)
-
-    def _load(self, parameter: Parameter) -> Weight:
-        if parameter.parts:
-            return concatenate([self.weights[part.name] for part in parameter.parts], parameter.name)
-        return self.weights[parameter.name]
+        return self.backend.compile(self.graph, self.source.load, self.memory.layout)
 
 
 def prepare_model(source: ModelSource, registry: Registry, config: EngineConfig) -> PreparedModel:
@@ -154,17 +163,20 @@ def prepare_model(source: ModelSource, registry: Registry, config: EngineConfig)
     dtype = None if config.dtype == "auto" else config.dtype
     selection = select_backend(registry, config.backend, config.device, dtype)
     backend = create_backend(selection, registry)
-    weights = source.weights()
+    source.verify()
     graph = optimize(
         trace(source.model, backend.dtype),
         native=backend.native,
         encoding_of=source.encoding_of,
         backend=backend.name,
     )
-    encoded = {name: _encoded(parameter, weights) for name, parameter in graph.parameters.items()}
+    encoded = {
+        name: (source.encoding_of(parameter), source.encoded_bytes(parameter))
+        for name, parameter in graph.parameters.items()
+    }
     memory = plan_memory(graph, backend, encoded, config, source.config.max_position_embeddings)
     plan = Plan.make(str(source.checkpoint.path), source.selection, selection, registry)
-    return PreparedModel(source, backend, selection, graph, memory, plan, weights)
+    return PreparedModel(source, backend, selection, graph, memory, plan)
 
 
 def create_backend(selection: BackendSelection, registry: Registry) -> KernelBackend:
@@ -175,7 +187,3 @@ def create_backend(selection: BackendSelection, registry: Registry) -> KernelBac
     backend: KernelBackend = factory(device=selection.device, dtype=dtype, settings=settings)
     return backend
 
-
-def _encoded(parameter: Parameter, weights: Mapping[str, Weight]) -> tuple[str, int]:
-    parts = [weights[part.name] for part in parameter.parts or (parameter,)]
-    return parts[0].encoding, sum(part.nbytes for part in parts)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from modelhost.api.backend import CacheLayout
 from modelhost.engine.config import EngineConfig
 from modelhost.engine.engine import Engine

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from modelhost import SamplingParams
 from modelhost.api import RequestError
 
@@ -184,7 +185,7 @@ def test_prompts_that_are_refused(tokens, message):
 def test_a_request_id_can_be_used_once_at_a_time():
     engine, _ = simulated_engine()
     engine.add_request("a", [1], greedy(1))
-    with pytest.raises(RequestError, match="^request id 'a' is in use by an unfinished request$"):
+    with pytest.raises(RequestError, match=r"^request id 'a' is in use by an unfinished request$"):
         engine.add_request("a", [1], greedy(1))
     run_all(engine)
     engine.add_request("a", [1], greedy(1))
@@ -214,5 +215,5 @@ def test_logprobs_of_sampled_tokens():
     answer = outputs[0].outputs[0]
     assert [list(entry) for entry in answer.logprobs] == [[token] for token in answer.token_ids]
     assert answer.cumulative_logprob == pytest.approx(
-        sum(e[t].logprob for e, t in zip(answer.logprobs, answer.token_ids))
+        sum(e[t].logprob for e, t in zip(answer.logprobs, answer.token_ids, strict=True))
     )

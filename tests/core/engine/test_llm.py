@@ -13,7 +13,7 @@ from modelhost.api import ConfigError, MemoryBudgetError, RequestError, Tokenize
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tiny_model import write_tiny_model  # noqa: E402 - needs the path above
+from tiny_model import write_tiny_model
 
 PROMPTS = [
     "a",
@@ -102,7 +102,8 @@ def test_many_conversations(llm):
 def test_a_stop_string_ends_the_text_before_it(llm):
     text = llm.generate("abc", GREEDY)[0].outputs[0].text
     stop = text[4:6]
-    answer = llm.generate("abc", SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, stop=[stop]))[0].outputs[0]
+    params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, stop=[stop])
+    answer = llm.generate("abc", params)[0].outputs[0]
     assert answer.text == text[: text.index(stop)]
     assert (answer.finish_reason, answer.stop_reason) == ("stop", stop)
 
@@ -152,7 +153,7 @@ def test_leaving_an_asynchronous_stream_stops_the_request(model):
 def test_an_invalid_asynchronous_request_harms_no_other(model):
     async def run():
         async with AsyncLLM(model, backend="reference") as engine:
-            with pytest.raises(RequestError, match="^the prompt is empty; give at least one token$"):
+            with pytest.raises(RequestError, match=r"^the prompt is empty; give at least one token$"):
                 await anext(engine.generate([]))
             outputs = [output async for output in engine.generate("abc", GREEDY)]
             return outputs[-1].finished
@@ -201,9 +202,9 @@ def test_a_model_without_a_tokenizer_takes_token_ids_only(tmp_path):
     (path / "tokenizer.json").unlink()
     bare = LLM(str(path), backend="reference")
     assert len(bare.generate([[1, 2, 3]], GREEDY)[0].outputs[0].token_ids) == 12
-    with pytest.raises(RequestError, match="^the model has no tokenizer; give the prompt as token ids$"):
+    with pytest.raises(RequestError, match=r"^the model has no tokenizer; give the prompt as token ids$"):
         bare.generate("a")
-    with pytest.raises(TokenizerError, match="^the model has no tokenizer, so it cannot chat"):
+    with pytest.raises(TokenizerError, match=r"^the model has no tokenizer, so it cannot chat"):
         bare.chat([{"role": "user", "content": "a"}])
 
 
@@ -246,5 +247,5 @@ def test_the_context_shrinks_to_what_fits_when_it_was_not_asked_for(model):
 
 
 def test_nothing_fits_into_too_little(model):
-    with pytest.raises(MemoryBudgetError, match="^the model needs .* for one sequence of 16 tokens, and 0.0 MiB are"):
+    with pytest.raises(MemoryBudgetError, match=r"^the model needs .* for one sequence of 16 tokens, and 0.0 MiB are"):
         LLM(model, backend="reference", memory_bytes=1000)

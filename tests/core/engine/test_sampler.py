@@ -117,18 +117,39 @@ def test_every_part_of_a_large_vocabulary_is_drawn():
     assert ((counts - 600) ** 2 / 600).sum() < chi_square_limit(9)
 
 
-class AlmostOne:
+ALMOST_ONE = float(np.nextafter(1.0, 0.0))
+
+
+class Fixed:
+    """A generator of one number."""
+
+    def __init__(self, number: float) -> None:
+        self._number = number
+
     def random(self) -> float:
-        return float(np.nextafter(1.0, 0.0))
+        return self._number
 
 
-@pytest.mark.parametrize("vocab", [5, 511, 512, 513, 2000])
-def test_the_last_token_with_any_probability_is_the_last_drawn(vocab):
-    logits = np.full(vocab, -INF, np.float32)
-    logits[: vocab - 3] = 0
+def drawn_at(uniform: float, logits: np.ndarray) -> int:
     made = state()
-    made.generator = AlmostOne()
-    assert Sampler(0).sample(logits, made).token_id == vocab - 4
+    made.generator = Fixed(uniform)
+    return Sampler(0).sample(logits, made).token_id
+
+
+@pytest.mark.parametrize("vocab", [7, 511, 512, 513, 2000])
+def test_the_ends_of_the_range_draw_the_first_and_the_last_token_with_any_probability(vocab):
+    for seed in range(50):
+        logits = random_rows(1, vocab, 1.0, seed)[0]
+        logits[:3] = logits[-3:] = -INF
+        assert drawn_at(0.0, logits) == 3
+        assert drawn_at(ALMOST_ONE, logits) == vocab - 4
+
+
+def test_rounding_never_draws_a_token_without_probability():
+    for seed in range(300):
+        logits = random_rows(1, 1000, 8.0, seed)[0]
+        logits[900:] = -INF
+        assert drawn_at(ALMOST_ONE, logits) < 900
 
 
 # Filters, against transformers
@@ -238,8 +259,9 @@ def test_end_and_stop_tokens_are_kept_out_before_min_tokens():
     values = {"eos": (2,), "min_tokens": 2, "stop_token_ids": [0], "temperature": 0}
     np.testing.assert_array_equal(adjusted(row(1, 2, 3), **values), row(-INF, 2, -INF))
     np.testing.assert_array_equal(adjusted(row(1, 2, 3), output=(1,), **values), row(-INF, 2, -INF))
-    sampler, made = Sampler(0), state(**values)
-    assert [sampler.sample(row(1, 2, 3), made).token_id for _ in range(4)] == [1, 1, 2, 2]
+    for more in ({}, {"logit_bias": {1: 0.5}}):
+        sampler, made = Sampler(0), state(**values, **more)
+        assert [sampler.sample(row(1, 2, 3), made).token_id for _ in range(4)] == [1, 1, 2, 2]
 
 
 def bad_words(*words: str) -> tuple[Sampler, object]:
@@ -286,6 +308,17 @@ def test_greedy_takes_the_lowest_of_equal_ids():
     assert [s.token_id for s in sampler.sample_batch(logits, [state(temperature=0), state(temperature=0)])] == [1, 0]
     assert sampler.sample(logits[0], state(temperature=0, logprobs=1)).token_id == 1
     assert distribution(logits[0], state(temperature=0))[0].tolist() == [1]
+
+
+def test_a_greedy_batch_keeps_to_what_each_request_asks():
+    asked = [{}, {"logprobs": 1}, {"logit_bias": {0: 5.0}}, {"min_tokens": 1, "stop_token_ids": [2]}]
+    sampler = Sampler(0)
+    for values in asked:
+        states = [state(temperature=0, **values) for _ in range(2)]
+        batch = sampler.sample_batch(np.stack([row(1, 2, 3)] * 2), states)
+        assert batch == [sampler.sample(row(1, 2, 3), state(temperature=0, **values))] * 2
+        assert [made.adjuster.output_length for made in states] == [1, 1]
+    assert [sampler.sample(row(1, 2, 3), state(temperature=0, **values)).token_id for values in asked] == [2, 2, 0, 1]
 
 
 MIXED = [

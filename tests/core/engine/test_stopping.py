@@ -87,6 +87,7 @@ def test_strings_that_are_complete_before_min_tokens_pass():
     assert stops.push("ab", check=False) == ("", None)
     assert stops.push("xab", check=False) == ("abx", None)
     assert stops.push("c") == ("", "abc")
+    assert StopStrings(["ab"]).push("ab", check=False) == ("ab", None)
 
 
 def test_a_match_that_ends_after_min_tokens_counts_though_it_began_before():

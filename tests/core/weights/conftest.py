@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from modelhost.weights.encoding_table import EncodingTable
 from modelhost.weights.encodings import ENCODINGS
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from modelhost.api import CheckpointError, UnsupportedError
 from modelhost.weights.encoding_table import EncodingTable
 from modelhost.weights.open import open_checkpoint

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter, dequantize
+
 from modelhost.api import CheckpointError, ConfigError, UnsupportedError, WeightError
 from modelhost.weights.checkpoint import Checkpoint
 from modelhost.weights.encoding_table import EncodingTable

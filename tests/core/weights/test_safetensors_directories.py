@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
+
 from modelhost.api import CheckpointError, ConfigError, UnsupportedError
 from modelhost.weights.checkpoint import Checkpoint
 from modelhost.weights.encoding_table import EncodingTable
 from modelhost.weights.open import open_checkpoint
-from safetensors.torch import save_file
 
 AGAIN = ". The file is corrupt or incomplete: download it again."
 DTYPES = {

@@ -10,12 +10,18 @@ import pytest
 import torch
 from gguf import quants
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
 from modelhost.api import Encoding, PluginError, UnsupportedError
 from modelhost.weights.encoding_table import Decoder, EncodingTable
 from modelhost.weights.encodings import ENCODINGS
 
 GGUF_PACKAGE = {int(kind): kind for kind in GGMLQuantizationType}
-BLOCKED = [record for record in ENCODINGS if record.block_values > 1]
+BLOCK_FORMATS = (
+    *("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"),
+    *("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq4_nl", "iq4_xs"),
+    *("tq1_0", "tq2_0", "mxfp4", "nvfp4"),
+)
+BLOCKED = [record for record in ENCODINGS if record.id in BLOCK_FORMATS]
 TORCH_DTYPES = {
     "f32": torch.float32,
     "f16": torch.float16,
@@ -60,6 +66,10 @@ def test_block_sizes_are_those_of_ggml(record: Encoding) -> None:
     kind = GGUF_PACKAGE[record.gguf_type]
     assert (record.block_values, record.block_bytes) == GGML_QUANT_SIZES[kind]
     assert record.id == kind.name.lower()
+
+
+def test_the_block_formats_are_those_declared() -> None:
+    assert set(BLOCK_FORMATS) == {record.id for record in ENCODINGS if record.block_values > 1}
 
 
 @pytest.mark.parametrize("record", BLOCKED, ids=by_id)

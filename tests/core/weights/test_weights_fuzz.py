@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save
+
 from modelhost.api import ModelHostError
 from modelhost.weights.encoding_table import EncodingTable
 from modelhost.weights.open import open_checkpoint
-from safetensors.numpy import save
 
 FUZZ = settings(max_examples=400, deadline=None, derandomize=True, database=None)
 DAMAGE = st.tuples(

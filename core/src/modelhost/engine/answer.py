@@ -62,7 +62,7 @@ class Answer:
     def _emit(self, text: str) -> None:
         if not text:
             return
-        check = len(self.output.token_ids) >= self.request.params.min_tokens
+        check = len(self.output.token_ids) > self.request.params.min_tokens
         emitted, stopped_on = self._strings.push(text, check)
         self._append(emitted)
         if stopped_on is not None:

@@ -217,8 +217,8 @@ class Engine:
             raise RequestError("the prompt is empty; give at least one token")
         if len(tokens) >= self.max_model_len:
             raise RequestError(
-                f"the prompt has {len(tokens)} tokens and the context holds {self.max_model_len}, so no room is left for "
-                "an answer; shorten the prompt or load the model with a larger max_model_len"
+                f"the prompt has {len(tokens)} tokens and the context holds {self.max_model_len}, so no room is left "
+                "for an answer; shorten the prompt or load the model with a larger max_model_len"
             )
         outside = next((token for token in tokens if not 0 <= token < self.vocab_size), None)
         if outside is not None:

@@ -62,8 +62,10 @@ class _Problems:
         raise WeightError("\n".join(text))
 
 
-def collect(checkpoint: Checkpoint, wanted: Mapping[str, Source], ignore: Sequence[str] = ()) -> dict[str, Weight]:
-    """The model's parameters, still encoded.
+def verify(checkpoint: Checkpoint, wanted: Mapping[str, Source], ignore: Sequence[str] = ()) -> None:
+    """Check that the tensors fit the model, by their names and stored shapes alone.
+
+    A shape that a transform changes is checked when the weight is fetched.
 
     Args:
         wanted: parameter name to where it comes from.
@@ -71,21 +73,38 @@ def collect(checkpoint: Checkpoint, wanted: Mapping[str, Source], ignore: Sequen
 
     Raises:
         WeightError: lists every missing, unexpected and wrongly shaped tensor.
-        UnsupportedError: no installed encoding reads the type of a wanted tensor.
     """
     problems = _Problems()
     problems.unexpected = _unexpected(checkpoint, wanted, ignore)
-    weights = {}
-    for parameter, source in wanted.items():
-        tensor = next((name for name in source.names if name in checkpoint), None)
+    for source in wanted.values():
+        tensor = _present(checkpoint, source)
         if tensor is None:
             problems.missing.append(_missing(source))
-            continue
-        weight = _fitting(checkpoint.weight(tensor), source, problems)
-        if weight is not None:
-            weights[parameter] = weight
+        elif source.transform is None and source.shape not in (None, checkpoint.shape_of(tensor)):
+            problems.wrong.append(f"{tensor}: wanted shape {source.shape}, found {checkpoint.shape_of(tensor)}")
     problems.raise_any(checkpoint)
-    return weights
+
+
+def fetch(checkpoint: Checkpoint, source: Source) -> Weight:
+    """One parameter, still encoded, transformed if its source says so.
+
+    Raises:
+        WeightError: the tensor is missing or has the wrong shape.
+        UnsupportedError: no installed encoding reads the tensor's type.
+    """
+    problems = _Problems()
+    tensor = _present(checkpoint, source)
+    if tensor is None:
+        problems.missing.append(_missing(source))
+    weight = None if tensor is None else _fitting(checkpoint.weight(tensor), source, problems)
+    if weight is None:
+        problems.raise_any(checkpoint)
+        raise WeightError(f"{checkpoint.path}: {source.tensor} could not be read")
+    return weight
+
+
+def _present(checkpoint: Checkpoint, source: Source) -> str | None:
+    return next((name for name in source.names if name in checkpoint), None)
 
 
 def concatenate(weights: Sequence[Weight], name: str) -> Weight:
