@@ -14,7 +14,15 @@ from .rope import RopeParameters
 from .rope_fields import rope_from_gguf, rope_from_huggingface, rope_gguf_paths, rope_huggingface_paths
 from .weight import Weight
 
-__all__ = ["CheckpointInfo", "DecoderConfig", "LayerType", "MixedAttentionConfig", "ModelConfig", "PositiveFloat", "PositiveInt"]
+__all__ = [
+    "CheckpointInfo",
+    "DecoderConfig",
+    "LayerType",
+    "MixedAttentionConfig",
+    "ModelConfig",
+    "PositiveFloat",
+    "PositiveInt",
+]
 
 LayerType = Literal["full_attention", "sliding_attention"]
 _ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu"}
@@ -37,10 +45,12 @@ class ModelConfig(BaseModel):
 
     Attributes:
         gguf_fields: for each field the metadata key, without the architecture's prefix, that holds it in GGUF files.
+        derived_fields: for each required field that may be left out the fields that it derives from.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
     gguf_fields: ClassVar[Mapping[str, str]] = {}
+    derived_fields: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -68,9 +78,20 @@ class ModelConfig(BaseModel):
         try:
             return cls.model_validate(dict(fields))
         except ValidationError as error:
-            lines = [_line(problem, paths or {}) for problem in error.errors()]
+            lines = [_line(problem, paths or {}) for problem in cls._causes(error)]
             kind = cls.__name__.removesuffix("Config")
             raise ConfigError(f"{where} does not describe a {kind} model:\n" + "\n".join(lines)) from None
+
+    @classmethod
+    def _causes(cls, error: ValidationError) -> list[Any]:
+        """The problems without those that fields have only because others, which they derive from, are wrong."""
+        problems: list[Any] = list(error.errors())
+        wrong = {problem["loc"][0] for problem in problems if problem["loc"]}
+        return [
+            problem
+            for problem in problems
+            if problem["type"] != "missing" or wrong.isdisjoint(cls.derived_fields.get(problem["loc"][0], ()))
+        ]
 
     @classmethod
     def from_huggingface(cls, info: CheckpointInfo, where: str) -> Self:
@@ -140,6 +161,11 @@ class DecoderConfig(ModelConfig):
         "sliding_window": "attention.sliding_window",
     }
 
+    derived_fields: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "num_key_value_heads": ("num_attention_heads",),
+        "head_dim": ("hidden_size", "num_attention_heads"),
+    }
+
     vocab_size: PositiveInt
     hidden_size: PositiveInt
     intermediate_size: PositiveInt
@@ -159,18 +185,12 @@ class DecoderConfig(ModelConfig):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        nullable = {"sliding_window", "num_key_value_heads"}
-        fields = {n: v for n, v in fields.items() if v is not None or n not in DecoderConfig.model_fields or n in nullable}
-        heads, hidden = fields.get("num_attention_heads"), fields.get("hidden_size")
-        if fields.get("num_key_value_heads") is None and heads is not None:
-            fields["num_key_value_heads"] = heads
-        sized = isinstance(heads, int) and isinstance(hidden, int) and heads > 0
-        if sized and "head_dim" not in fields and cls.model_fields["head_dim"].is_required():
-            if hidden % heads:
-                raise ValueError(
-                    f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and head_dim is not given"
-                )
-            fields["head_dim"] = hidden // heads
+        absent_when_null = DecoderConfig.model_fields.keys() - {"sliding_window"}
+        fields = {name: value for name, value in fields.items() if value is not None or name not in absent_when_null}
+        if "num_attention_heads" in fields:
+            fields.setdefault("num_key_value_heads", fields["num_attention_heads"])
+        if "head_dim" not in fields and cls.model_fields["head_dim"].is_required():
+            fields |= _head_dim(fields.get("hidden_size"), fields.get("num_attention_heads"))
         activation = fields.get("hidden_act")
         if isinstance(activation, str):
             fields["hidden_act"] = _ACTIVATION_NAMES.get(activation, activation)
@@ -210,6 +230,16 @@ class DecoderConfig(ModelConfig):
     @classmethod
     def gguf_paths(cls, architecture: str) -> dict[str, str]:
         return super().gguf_paths(architecture) | rope_gguf_paths(architecture)
+
+
+def _head_dim(hidden: object, heads: object) -> dict[str, int]:
+    if not isinstance(hidden, int) or not isinstance(heads, int) or hidden < 1 or heads < 1:
+        return {}
+    if hidden % heads:
+        raise ValueError(
+            f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and head_dim is not given"
+        )
+    return {"head_dim": hidden // heads}
 
 
 class MixedAttentionConfig(DecoderConfig):

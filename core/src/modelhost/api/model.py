@@ -70,7 +70,7 @@ GGUF_DECODER_NAMES: dict[str, str] = {
     "model.norm": "output_norm",
     "lm_head": "output",
 }
-"""Module paths of a pre-norm decoder and the names of its tensors in GGUF files, both without ``.weight`` or ``.bias``."""
+"""Module paths of a pre-norm decoder and its tensors' names in GGUF files, both without ``.weight`` or ``.bias``."""
 
 
 class Decoder(Module):

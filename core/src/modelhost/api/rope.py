@@ -97,7 +97,9 @@ class RotaryEmbedding:
         interleaved: pairs are neighbouring dimensions instead of the two halves.
     """
 
-    def __init__(self, parameters: RopeParameters, head_dim: int, max_positions: int, *, interleaved: bool = False) -> None:
+    def __init__(
+        self, parameters: RopeParameters, head_dim: int, max_positions: int, *, interleaved: bool = False
+    ) -> None:
         self.parameters = parameters
         self.dimensions = parameters.rotated(head_dim)
         self.max_positions = max_positions
@@ -164,7 +166,11 @@ class RotaryEmbedding:
         p = self.parameters
 
         def dimension(rotations: float) -> float:
-            return self.dimensions * math.log(self.original_length / (rotations * 2 * math.pi)) / (2 * math.log(p.rope_theta))
+            return (
+                self.dimensions
+                * math.log(self.original_length / (rotations * 2 * math.pi))
+                / (2 * math.log(p.rope_theta))
+            )
 
         low, high = dimension(p.beta_fast), dimension(p.beta_slow)
         if p.truncate:

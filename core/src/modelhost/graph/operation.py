@@ -77,6 +77,7 @@ class Operation(Generic[P, R]):
         self.signature = inspect.signature(rule)
         kinds = {name: parameter.kind for name, parameter in self.signature.parameters.items()}
         self.operand_names = tuple(n for n, kind in kinds.items() if kind is not inspect.Parameter.KEYWORD_ONLY)
+        self._kinds = {name: _operand_kind(self.signature.parameters[name]) for name in self.operand_names}
         self.attribute_names = tuple(n for n, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY)
 
     def decomposition(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -89,7 +90,7 @@ class Operation(Generic[P, R]):
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise GraphError(f"{self.name}{self.signature}: {error}") from None
+            raise GraphError(f"{self._usage()}: {error}") from None
         bound.apply_defaults()
         operands = tuple(bound.arguments[name] for name in self.operand_names)
         attributes = {name: bound.arguments[name] for name in self.attribute_names}
@@ -104,20 +105,32 @@ class Operation(Generic[P, R]):
 
     def _check_kinds(self, operands: tuple[Operand, ...], attributes: dict[str, Any]) -> None:
         for name, operand in zip(self.operand_names, operands, strict=True):
-            if operand is not None and not isinstance(operand, Tensor | State):
-                raise GraphError(f"{self.name}: operand {name!r} must be a tensor, got {type(operand).__name__}")
+            wanted, optional = self._kinds[name]
+            if not (isinstance(operand, wanted) or (optional and operand is None)):
+                found = repr(operand) if isinstance(operand, Tensor | State) else type(operand).__name__
+                raise GraphError(f"{self.name}: operand {name!r} must be a {wanted.__name__.lower()}, got {found}")
         for name, value in attributes.items():
             try:
                 hash(value)
             except TypeError:
                 raise GraphError(f"{self.name}: attribute {name!r} must be a hashable value, got {value!r}") from None
 
+    def _usage(self) -> str:
+        bare = [p.replace(annotation=inspect.Parameter.empty) for p in self.signature.parameters.values()]
+        return f"{self.name}{inspect.Signature(bare)}"
+
     def _describe(self, operands: tuple[Operand, ...]) -> str:
         pairs = zip(self.operand_names, operands, strict=True)
         return ", ".join(f"{name} = {operand!r}" for name, operand in pairs if operand is not None)
 
     def __repr__(self) -> str:
-        return f"<op {self.name}{self.signature}>"
+        return f"<op {self._usage()}>"
+
+
+def _operand_kind(parameter: inspect.Parameter) -> tuple[type[Tensor | State], bool]:
+    """The class that a rule's parameter is annotated with, and whether it may be left out."""
+    names = [name.strip() for name in str(parameter.annotation).split("|")]
+    return State if "State" in names else Tensor, "None" in names
 
 
 def operation(*, effect: bool = False, view: bool = False) -> Callable[[Callable[P, R]], Operation[P, R]]:

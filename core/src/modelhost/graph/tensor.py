@@ -98,7 +98,7 @@ class Tensor:
 
 
 Sharding = Literal["column", "row", "vocabulary", "replicated"]
-"""How a parameter divides among tensor-parallel ranks: by output features, by input features, by vocabulary rows, or not."""
+"""How a parameter divides among tensor-parallel ranks: by output features, input features, vocabulary rows, or not."""
 
 
 class Parameter(Tensor):

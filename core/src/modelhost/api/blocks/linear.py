@@ -12,9 +12,13 @@ from ..step import Step
 class Linear(Module):
     """``y = x @ weight.T + bias``, ``weight`` ``[out_features, in_features]``."""
 
-    def __init__(self, in_features: int, out_features: int, *, bias: bool = False, sharding: Sharding = "replicated") -> None:
+    def __init__(
+        self, in_features: int, out_features: int, *, bias: bool = False, sharding: Sharding = "replicated"
+    ) -> None:
         self.weight = Parameter((out_features, in_features), sharding=sharding)
-        self.bias = Parameter((out_features,), sharding="replicated" if sharding == "row" else sharding) if bias else None
+        self.bias = (
+            Parameter((out_features,), sharding="replicated" if sharding == "row" else sharding) if bias else None
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         return ops.linear(x, self.weight, self.bias)

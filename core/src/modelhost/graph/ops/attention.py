@@ -24,6 +24,8 @@ def write_cache(key: Tensor, value: Tensor, cache: State, slot_mapping: Tensor) 
     spec = cache.spec
     require(key.shape[1:] == (spec.kv_heads, spec.key_dim), f"key must be [T, {spec.kv_heads}, {spec.key_dim}]")
     require(value.shape[1:] == (spec.kv_heads, spec.value_dim), f"value must be [T, {spec.kv_heads}, {spec.value_dim}]")
+    require(key.dtype == value.dtype and key.dtype in FLOATS, "key and value must have the same float dtype")
+    require(key.shape[0] == value.shape[0], "key and value must have the same number of tokens")
     require(slot_mapping.dtype == "int32" and slot_mapping.shape == key.shape[:1], "slot_mapping must be int32 [T]")
 
 

@@ -46,7 +46,10 @@ def rope_table_longrope(
     original_length: int,
     scale: float = 1.0,
 ) -> Tensor:
-    """Like :func:`rope_table`, with ``long_frequencies`` where ``lengths > original_length`` (Ding et al., LongRoPE, 2024)."""
+    """Like :func:`rope_table`, with ``long_frequencies`` where ``lengths > original_length``.
+
+    Source: Ding et al., LongRoPE, 2024.
+    """
     _positions(positions, lengths)
     require(
         len(short_frequencies) == len(long_frequencies) > 0, "short and long frequencies must be of the same number"
@@ -85,6 +88,9 @@ def rope(x: Tensor, table: Tensor, *, interleaved: bool = False) -> Tensor:
     require(table.dtype == "float32" and len(table.shape) == 2, "table must be float32 [tokens, rotated dimensions]")
     require(x.shape[0] == table.shape[0], "x and table must have the same number of tokens")
     rotated, size = table.shape[1], x.shape[2]
+    require(
+        not isinstance(rotated, int) or rotated % 2 == 0, f"table must have an even number of columns, got {rotated}"
+    )
     require(
         isinstance(rotated, int) and isinstance(size, int) and rotated <= size,
         "table rotates more dimensions than x has",

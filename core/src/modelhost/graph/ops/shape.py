@@ -15,7 +15,8 @@ def _volume(shape: Shape) -> tuple[int, tuple[Dim, ...]]:
 @operation(view=True)
 def reshape(x: Tensor, *, shape: Shape) -> Tensor:
     """The same values in row-major order under another shape. Symbols keep their order."""
-    require(_volume(x.shape) == _volume(shape), f"shape {tuple(map(str, shape))} holds another number of values")
+    require(all(dim >= 0 for dim in shape if isinstance(dim, int)), "shape must not have negative dimensions")
+    require(_volume(x.shape) == _volume(shape), f"shape {shape} holds another number of values")
     return x.like(shape=shape)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from typing import cast
 
 from .. import ops
 from ..graph import Graph, Node
@@ -48,8 +49,7 @@ def _merge_key(node: Node, uses: dict[Tensor, int], encoding_of: Callable[[Param
 
 
 def _merge(nodes: list[Node]) -> list[Node]:
-    x = nodes[0].operands[0]
-    assert isinstance(x, Tensor)
+    x = cast(Tensor, nodes[0].operands[0])
     weight = _stack([node.operands[1] for node in nodes])
     bias = _stack([node.operands[2] for node in nodes]) if nodes[0].operands[2] is not None else None
     sizes = tuple(int(node.outputs[0].shape[-1]) for node in nodes if isinstance(node.outputs[0].shape[-1], int))

@@ -1,0 +1,1 @@
+"""The Gemma family for modelhost."""

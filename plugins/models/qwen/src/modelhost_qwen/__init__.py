@@ -1,0 +1,1 @@
+"""The Qwen family for modelhost."""
