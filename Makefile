@@ -8,7 +8,7 @@ QUESTION ?= What is the capital of France, and what is it known for?
 .PHONY: demo test test-all check bench clean
 
 demo: $(VENV)/demo.stamp ## answer a question with a real model
-	$(BIN)/modelhost run "$$($(BIN)/python scripts/fetch_checkpoint.py smollm2)" "$(QUESTION)" --backend reference
+	$(BIN)/modelhost run "$$($(BIN)/python scripts/fetch_checkpoint.py smollm2)" "$(QUESTION)" --backend reference </dev/null
 
 test: $(VENV)/dev.stamp ## the tests, without the long ones
 	$(BIN)/python -m pytest -m "not slow"

@@ -11,6 +11,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+
 from modelhost.plugins import HostSettings, PluginInfo, Registry, boot
 
 HEADER = "from modelhost.api import *\nfrom modelhost.api import hookimpl\nAPI = (1, 0)\n"

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from modelhost.api import PluginError, UnsupportedError
 from modelhost.plugins import select_backend
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from modelhost.api import API, version
 
 BACKEND = '@hookimpl\ndef modelhost_backends():\n    yield Backend("b", target="m:A")\n'

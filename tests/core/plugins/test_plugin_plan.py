@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from modelhost.api import API, PluginError
 from modelhost.plugins import Plan, select_architecture, select_backend
 

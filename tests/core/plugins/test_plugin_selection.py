@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from modelhost.api import PluginError, ToolParser
 from modelhost.plugins import select, select_architecture
 from modelhost.plugins.known import known_plugins

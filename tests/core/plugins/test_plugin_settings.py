@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from modelhost.api import ConfigError
 from modelhost.plugins import HostSettings, boot, load_settings, plugin_settings
 

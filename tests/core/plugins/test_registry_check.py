@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 import modelhost.api
 import modelhost.plugins
-import pytest
 
 CHECK = Path(__file__).parents[3] / "registry_check.py"
 PLUGIN = "plugins/models/tiny/src/modelhost_tiny"

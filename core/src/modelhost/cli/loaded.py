@@ -1,0 +1,71 @@
+"""Steps that ``run``, ``plan`` and ``explain`` share, and what they say about the choices that were made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+from .terminal import warn
+
+if TYPE_CHECKING:
+    from modelhost.loading import ModelSource
+    from modelhost.plugins import BackendSelection, Registry, Selection
+
+
+def boot_plugins(*, no_plugins: bool = False) -> Registry:
+    """The installed plugins. What they print while they are imported does not mix with a command's results."""
+    from modelhost.plugins import boot
+
+    with redirect_stdout(sys.stderr):
+        return boot(no_plugins=no_plugins)
+
+
+def open_source(model: str, registry: Registry) -> ModelSource:
+    """Find and open a checkpoint, and build its model."""
+    from modelhost.hub import resolve
+    from modelhost.loading import open_model
+
+    return open_model(resolve(model), registry)
+
+
+def warn_about(registry: Registry, selection: BackendSelection) -> None:
+    """Warnings that the user should see whatever the command prints."""
+    warn([*registry.warnings, *([selection.warning] if selection.warning else [])])
+
+
+def model_line(source: ModelSource) -> str:
+    """The checkpoint's name and format."""
+    return f"{source.checkpoint.path}{os.sep if source.checkpoint.path.is_dir() else ''} ({source.checkpoint.format})"
+
+
+def architecture_line(source: ModelSource) -> str:
+    """The architecture and the package that provides it."""
+    return f"{source.selection.chosen.id} ({source.selection.chosen.owner})"
+
+
+def backend_line(selection: BackendSelection) -> str:
+    """The backend, where it runs and why it was chosen."""
+    chosen = selection.chosen
+    return f"{chosen.id} ({chosen.owner}) on {selection.device} in {selection.dtype}: {reason(selection)}"
+
+
+def reason(selection: Selection[Any]) -> str:
+    """Why the chosen record was chosen."""
+    return next(candidate.reason for candidate in selection.candidates if candidate.verdict == "chosen")
+
+
+def selection_data(selection: Selection[Any]) -> dict[str, Any]:
+    """A selection as plain data."""
+    chosen = selection.chosen
+    return {
+        "id": chosen.id,
+        "distribution": chosen.distribution,
+        "version": chosen.version,
+        "candidates": [
+            {"id": one.id, "owner": one.owner, "verdict": one.verdict, "reason": one.reason}
+            for one in selection.candidates
+        ],
+        "warning": selection.warning,
+    }

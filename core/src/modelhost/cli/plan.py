@@ -1,0 +1,69 @@
+"""``modelhost plan``: the memory that a model takes, before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .loaded import architecture_line, backend_line, boot_plugins, model_line, open_source, selection_data, warn_about
+from .options import EngineOptions, JsonFlag, ModelArgument
+from .terminal import print_json, print_table
+
+if TYPE_CHECKING:
+    from modelhost.loading import PreparedModel
+
+
+def plan(model: ModelArgument, engine: EngineOptions, json: JsonFlag = False) -> int:
+    """Show the memory that "modelhost run" would take with the same options, without loading the weights.
+
+    The exit code is 1 when the model does not fit.
+    """
+    from modelhost.engine.config import EngineConfig
+    from modelhost.loading import prepare_model
+
+    config = EngineConfig.parse(**engine.settings())
+    registry = boot_plugins(no_plugins=engine.no_plugins)
+    prepared = prepare_model(open_source(model, registry), registry, config)
+    warn_about(registry, prepared.backend_selection)
+    if json:
+        print_json(plan_data(prepared))
+    else:
+        print_table("Memory plan", [], _rows(prepared))
+    return 0
+
+
+def plan_data(prepared: PreparedModel) -> dict[str, Any]:
+    """The plan as plain data; sizes are in bytes."""
+    memory, layout = prepared.memory, prepared.memory.layout
+    return {
+        "model": str(prepared.source.checkpoint.path),
+        "format": prepared.source.checkpoint.format,
+        "architecture": selection_data(prepared.source.selection),
+        "backend": selection_data(prepared.backend_selection),
+        "device": prepared.backend.device,
+        "dtype": prepared.backend.dtype,
+        "max_model_len": memory.max_model_len,
+        "block_size": layout.block_size,
+        "weights": {"encoded": memory.encoded, "resident": memory.weights},
+        "kv_cache": [
+            {
+                "group": group.name,
+                "window": group.window,
+                "blocks": layout.blocks[group.name],
+                "bytes_per_token": group.bytes_per_token,
+                "bytes": layout.blocks[group.name] * layout.block_size * group.bytes_per_token,
+            }
+            for group in memory.groups
+        ],
+        "workspace": memory.workspace,
+        "peak": memory.total,
+        "budget": memory.available,
+    }
+
+
+def _rows(prepared: PreparedModel) -> Iterator[tuple[str, str]]:
+    yield "model", model_line(prepared.source)
+    yield "architecture", architecture_line(prepared.source)
+    yield "backend", backend_line(prepared.backend_selection)
+    yield "dtype", prepared.backend.dtype
+    yield from prepared.memory.rows()
