@@ -1,7 +1,8 @@
 """An executable without weights that checks what the engine feeds it.
 
 It keeps the token of every slot, as a KV cache keeps keys, and fails when a block table does not lead back to the
-sequence's own tokens. Its logits are a pure function of a sequence's tokens, so the right output is known.
+sequence's own tokens. A recurrent group keeps in every slot all tokens that its state has seen. The logits are a pure
+function of a sequence's tokens, so the right output is known.
 """
 
 from __future__ import annotations
@@ -38,15 +39,18 @@ class SimulatedExecutable:
     """See the module's docstring.
 
     Attributes:
-        groups: the KV groups, by name their window.
+        groups: the paged KV groups, by name their window.
+        recurrent: there is a recurrent group too.
         layout: blocks of each.
         steps: the number of tokens of every step so far.
     """
 
     groups: Mapping[str, int | None]
     layout: CacheLayout
+    recurrent: bool = False
     steps: list[int] = field(default_factory=list)
     most_sequences: int = 0
+    states: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         size = self.layout.block_size
@@ -69,11 +73,21 @@ class SimulatedExecutable:
             for name, window in self.groups.items():
                 self._check(name, window, inputs, sequence, context, end - begin)
             tokens = self._tokens(inputs, sequence, context)
+            if self.recurrent:
+                self._advance(inputs, sequence, tokens, end - begin)
             for row in range(begin, end):
                 histories[row] = tokens[: context - (end - row) + 1]
         for out, row in zip(logits, inputs["logit_rows"].tolist(), strict=True):
             out[next_token(histories[row])] = 1.0
         return {"logits": logits}
+
+    def _advance(self, inputs: Mapping[str, np.ndarray], sequence: int, tokens: list[int], new: int) -> None:
+        read = int(inputs["read_slots.recurrent"][sequence])
+        write = int(inputs["write_slots.recurrent"][sequence])
+        assert write not in np.delete(inputs["write_slots.recurrent"], sequence), "two sequences write one slot"
+        seen = [] if new == len(tokens) else self.states[read]
+        assert seen == tokens[: len(tokens) - new], "the state is not that of the tokens before"
+        self.states[write] = list(tokens)
 
     def _tokens(self, inputs: Mapping[str, np.ndarray], sequence: int, context: int) -> list[int]:
         name = next(name for name, window in self.groups.items() if window is None)
@@ -96,19 +110,22 @@ def simulated_engine(
     blocks: int = 100,
     block_size: int = 4,
     window: int | None = None,
+    slots: int = 0,
     max_model_len: int = 64,
     tokenizer: object = None,
     eos: tuple[int, ...] = (),
     **settings: object,
 ) -> tuple[Engine, SimulatedExecutable]:
-    """An engine over a simulated executable. ``blocks`` of each KV group are usable."""
+    """An engine over a simulated executable. ``blocks`` of each KV group are usable, and ``slots`` recurrent states."""
     windows: dict[str, int | None] = {"full": None}
     if window is not None:
         windows[f"sliding_{window}"] = window
     groups = tuple(KVGroup(name, size, 8) for name, size in windows.items())
-    layout = CacheLayout(block_size, dict.fromkeys(windows, blocks + 1))
+    layout = CacheLayout(block_size, dict.fromkeys(windows, blocks + 1) | ({"recurrent": slots + 1} if slots else {}))
+    if slots:
+        groups = (*groups, KVGroup("recurrent", bytes_per_slot=8))
     memory = MemoryPlan(0, 0, 0, 0, 0, max_model_len, layout, groups)
-    executable = SimulatedExecutable(windows, layout)
+    executable = SimulatedExecutable(windows, layout, bool(slots))
     config = EngineConfig.parse(block_size=block_size, **settings)
     engine = Engine(executable, memory, config, vocab_size=VOCAB, eos_token_ids=eos, tokenizer=tokenizer)
     return engine, executable

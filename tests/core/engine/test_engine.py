@@ -40,6 +40,10 @@ def prompts(count: int, seed: int = 0, longest: int = 20) -> list[list[int]]:
         {"blocks": 20, "window": 5},
         {"window": 3, "max_num_batched_tokens": 4, "max_num_seqs": 4},
         {"block_size": 1, "blocks": 64},
+        {"slots": 20},
+        {"slots": 8, "blocks": 16, "max_num_batched_tokens": 9},
+        {"slots": 3, "window": 5, "blocks": 30},
+        {"enable_prefix_caching": False, "slots": 8, "blocks": 20},
     ],
     ids=lambda settings: ",".join(f"{k}={v}" for k, v in settings.items()) or "default",
 )

@@ -155,5 +155,5 @@ def _cache_groups(graph: Graph, backend: KernelBackend) -> Iterator[CacheGroup]:
 
     specs = [state.spec for state in graph.states.values()]
     layers = Counter(spec.group for spec in specs)
-    for group in kv_groups(specs, {spec: spec.bytes_per_token(backend.dtype) for spec in specs}):
-        yield CacheGroup(group.name, layers[group.name], group.window, group.bytes_per_token)
+    for group in kv_groups(specs, backend.dtype):
+        yield CacheGroup(group.name, layers[group.name], group.window, group.bytes_per_token or group.bytes_per_slot)

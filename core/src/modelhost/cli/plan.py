@@ -51,7 +51,8 @@ def plan_data(prepared: PreparedModel) -> dict[str, Any]:
                 "window": group.window,
                 "blocks": layout.blocks[group.name],
                 "bytes_per_token": group.bytes_per_token,
-                "bytes": layout.blocks[group.name] * layout.block_size * group.bytes_per_token,
+                "bytes_per_slot": group.bytes_per_slot,
+                "bytes": layout.blocks[group.name] * group.bytes_per_block(layout.block_size),
             }
             for group in memory.groups
         ],

@@ -54,6 +54,11 @@ def build_batch(chunks: Sequence[Chunk], cache: KVCacheManager) -> Batch:
         "logit_rows": _logit_rows(spans, dict(zip(chunks, starts.tolist(), strict=False))),
     }
     for group in cache.groups:
+        if group.recurrent:
+            slots = np.array([cache.slots(group.name, chunk.request.id) for chunk in chunks], np.int32)
+            inputs[f"read_slots.{group.name}"] = np.ascontiguousarray(slots[:, 0])
+            inputs[f"write_slots.{group.name}"] = np.ascontiguousarray(slots[:, 1])
+            continue
         tables = [cache.block_table(group.name, chunk.request.id) for chunk in chunks]
         inputs[f"block_table.{group.name}"] = _padded(tables)
         inputs[f"slot_mapping.{group.name}"] = _slots(chunks, tables, cache.block_size)

@@ -25,6 +25,7 @@ class EngineConfig(BaseModel):
         max_num_batched_tokens: tokens in one step; longer prompts are processed in chunks.
         kv_cache_memory_bytes: size of the KV cache; from free memory when ``None``.
         memory_bytes: budget for weights, cache and workspace together; free memory when ``None``.
+        enable_prefix_caching: start a prompt from the cached blocks of an earlier one with the same beginning.
         scheduling_policy: ``"fcfs"``, or ``"priority"``: lower values first.
         max_logprobs: most log-probabilities that a request may ask for at each token.
         seed: of requests that state none.
@@ -41,6 +42,7 @@ class EngineConfig(BaseModel):
     max_num_batched_tokens: PositiveInt = 2048
     kv_cache_memory_bytes: PositiveInt | None = None
     memory_bytes: PositiveInt | None = None
+    enable_prefix_caching: bool = True
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
     max_logprobs: int = Field(default=20, ge=0)
     seed: int = Field(default=0, ge=0)

@@ -46,6 +46,7 @@ class Engine:
         vocab_size: number of logits.
         eos_token_ids: tokens that end an answer.
         tokenizer: to give answers as text; without one they are token ids only.
+        length_dependent: the model's cached values depend on the prompt's length.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Engine:
         vocab_size: int,
         eos_token_ids: Sequence[int] = (),
         tokenizer: Tokenizer | None = None,
+        length_dependent: bool = False,
     ) -> None:
         self.config = config
         self.max_model_len = memory.max_model_len
@@ -65,7 +67,12 @@ class Engine:
         self._executable = executable
         self._eos_token_ids = tuple(eos_token_ids)
         self._sampler = Sampler(config.seed, tokenizer)
-        self._cache = KVCacheManager(memory.groups, memory.layout)
+        self._cache = KVCacheManager(
+            memory.groups,
+            memory.layout,
+            prefix_caching=config.enable_prefix_caching,
+            length_dependent=length_dependent,
+        )
         self._scheduler = Scheduler(
             self._cache,
             max_num_seqs=config.max_num_seqs,
@@ -140,7 +147,11 @@ class Engine:
         logits = self._executable.run(batch.inputs)["logits"]
         for chunk in chunks:
             chunk.request.computed = chunk.end
+            self._cache.commit(chunk.request.id, chunk.end)
         touched = self._sample(batch.spans, logits)
+        for request_id in touched:
+            prompt = self._prompts[request_id]
+            prompt.output.num_cached_tokens = prompt.answers[0].request.cached
         return [self._emit(request_id) for request_id in touched]
 
     def _sample(self, spans: list[LogitSpan], logits: Logits) -> list[str]:

@@ -1,58 +1,185 @@
-"""Which blocks of the paged cache hold which tokens of which sequence."""
+"""Which blocks of the caches hold which tokens of which sequence, and which prefixes can be used again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from modelhost.api.backend import CacheLayout
-from modelhost.graph.cache import CacheSpec
+from modelhost.graph.cache import CacheSpec, RecurrentSpec
+from modelhost.graph.tensor import DType
 
 from .block_pool import NULL_BLOCK, BlockPool
+from .prefix import PrefixHashes
+from .request import Request
 
 
 @dataclass(frozen=True, slots=True)
 class KVGroup:
-    """Layers that keep the same tokens and share a block table.
+    """Layers that keep the same tokens and share a block table, or all recurrent layers.
 
     Attributes:
         name: as in the graph's inputs ``block_table.<name>``.
         window: tokens that a query sees; ``None`` means all.
-        bytes_per_token: of all its layers together.
+        bytes_per_token: of all its layers together; 0 for recurrent layers.
+        bytes_per_slot: of all states of one sequence together; 0 for paged layers.
     """
 
     name: str
-    window: int | None
-    bytes_per_token: int
+    window: int | None = None
+    bytes_per_token: int = 0
+    bytes_per_slot: int = 0
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether a block is the state of one sequence."""
+        return self.bytes_per_slot > 0
+
+    def bytes_per_block(self, block_size: int) -> int:
+        """Bytes of one block, all layers together."""
+        return self.bytes_per_slot or self.bytes_per_token * block_size
 
     def blocks_per_sequence(self, tokens: int, step_tokens: int, block_size: int) -> int:
         """Most blocks that a sequence of ``tokens`` holds at one time when a step adds up to ``step_tokens``."""
+        if self.recurrent:
+            return 2
         if self.window is not None:
             tokens = min(tokens, self.window + step_tokens + block_size)
         return -(-tokens // block_size)
 
 
-def kv_groups(specs: Iterable[CacheSpec], bytes_per_token: Mapping[CacheSpec, int]) -> tuple[KVGroup, ...]:
-    """The groups of a model's caches, in order of first use."""
-    sizes: dict[str, int] = {}
-    windows: dict[str, int | None] = {}
+def kv_groups(specs: Iterable[CacheSpec | RecurrentSpec], dtype: DType) -> tuple[KVGroup, ...]:
+    """The groups of a model's caches, in order of first use. ``dtype`` is that of paged keys and values."""
+    groups: dict[str, KVGroup] = {}
     for spec in specs:
-        sizes[spec.group] = sizes.get(spec.group, 0) + bytes_per_token[spec]
-        windows[spec.group] = spec.window
-    return tuple(KVGroup(name, windows[name], size) for name, size in sizes.items())
+        known = groups.get(spec.group, KVGroup(spec.group))
+        if isinstance(spec, RecurrentSpec):
+            groups[spec.group] = KVGroup(spec.group, bytes_per_slot=known.bytes_per_slot + spec.bytes_per_slot)
+        else:
+            size = known.bytes_per_token + spec.bytes_per_token(dtype)
+            groups[spec.group] = KVGroup(spec.group, spec.window, size)
+    return tuple(groups.values())
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """What one sequence holds.
+
+    Attributes:
+        tables: blocks in order of every paged group; null where freed.
+        read: of every recurrent group the slot that the next step reads; ``None`` before the first.
+        write: the slot that it writes; ``None`` until there is room for one.
+        hashes: of its whole blocks.
+        registered: blocks whose prefix can be found.
+    """
+
+    hashes: PrefixHashes
+    tables: dict[str, list[int]]
+    read: dict[str, int | None]
+    write: dict[str, int | None]
+    registered: int = 0
 
 
 class KVCacheManager:
-    """Block tables of all running sequences.
+    """Blocks of all running sequences.
 
-    A group with a window frees the blocks that no later query can see.
+    A group with a window frees the blocks that no later query can see. Whole blocks can be found by the prefix that they
+    end, and a new sequence that begins with it starts from them. The state of recurrent layers is kept where a step ended
+    with a whole block: the next step then writes to another slot, and the one that it reads is the snapshot.
+
+    Args:
+        groups: of the model.
+        layout: blocks of each.
+        prefix_caching: whether prefixes are found again.
+        length_dependent: cached values depend on the prompt's length too (dynamic and LongRoPE rotary embeddings).
     """
 
-    def __init__(self, groups: tuple[KVGroup, ...], layout: CacheLayout) -> None:
+    def __init__(
+        self,
+        groups: tuple[KVGroup, ...],
+        layout: CacheLayout,
+        *,
+        prefix_caching: bool = True,
+        length_dependent: bool = False,
+    ) -> None:
         self.groups = groups
         self.block_size = layout.block_size
+        self._prefix_caching = prefix_caching
+        self._length_dependent = length_dependent
         self._pools = {group.name: BlockPool(layout.blocks[group.name]) for group in groups}
-        self._tables: dict[str, dict[str, list[int]]] = {}
+        self._paged = tuple(group for group in groups if not group.recurrent)
+        self._recurrent = tuple(group for group in groups if group.recurrent)
+        self._sequences: dict[str, _Sequence] = {}
+
+    @property
+    def keeps_snapshots(self) -> bool:
+        """Whether it pays to end a step with a whole block."""
+        return self._prefix_caching and bool(self._recurrent)
+
+    def start(self, request: Request) -> int:
+        """Begin a sequence.
+
+        Returns:
+            how many of its first tokens are in the cache already: a whole number of blocks, and not all tokens.
+        """
+        salt = str(request.prompt_length).encode() if self._length_dependent else b""
+        sequence = _Sequence(
+            PrefixHashes(request, self.block_size, salt),
+            {group.name: [] for group in self._paged},
+            {group.name: None for group in self._recurrent},
+            {group.name: None for group in self._recurrent},
+        )
+        self._sequences[request.id] = sequence
+        if not self._prefix_caching or request.params.prompt_logprobs is not None:
+            return 0
+        blocks = self._longest_match(sequence.hashes, (request.length - 1) // self.block_size)
+        self._share(sequence, blocks)
+        return blocks * self.block_size
+
+    def _longest_match(self, hashes: PrefixHashes, most: int) -> int:
+        """Whole blocks at the start of a sequence that every group has what is needed of."""
+        full = [group for group in self._paged if group.window is None]
+        for group in full:
+            pool = self._pools[group.name]
+            most = next((block for block in range(most) if pool.find(hashes[block]) is None), most)
+        return next((count for count in range(most, 0, -1) if self._has(hashes, count)), 0)
+
+    def _has(self, hashes: PrefixHashes, count: int) -> bool:
+        """Whether the groups other than those of full attention can continue after ``count`` blocks."""
+        for group in self._recurrent:
+            if self._pools[group.name].find(hashes[count - 1]) is None:
+                return False
+        windows = (group for group in self._paged if group.window is not None)
+        return all(
+            self._pools[group.name].find(hashes[block]) is not None
+            for group in windows
+            for block in range(self._first_seen(group, count * self.block_size), count)
+        )
+
+    def _first_seen(self, group: KVGroup, computed: int) -> int:
+        """The first block that the query at position ``computed`` sees."""
+        return 0 if group.window is None else max(0, computed - group.window + 1) // self.block_size
+
+    def _share(self, sequence: _Sequence, count: int) -> None:
+        if count == 0:
+            return
+        sequence.registered = count
+        for group in self._paged:
+            first = self._first_seen(group, count * self.block_size)
+            found = [self._find(group, sequence.hashes[block]) for block in range(first, count)]
+            for block in found:
+                self._pools[group.name].share(block)
+            sequence.tables[group.name] = [NULL_BLOCK] * first + found
+        for group in self._recurrent:
+            slot = self._find(group, sequence.hashes[count - 1])
+            self._pools[group.name].share(slot)
+            sequence.read[group.name] = slot
+
+    def _find(self, group: KVGroup, hash: bytes) -> int:
+        block = self._pools[group.name].find(hash)
+        if block is None:
+            raise LookupError(f"no block of group {group.name} is registered under {hash.hex()}")
+        return block
 
     def allocate(self, sequence: str, computed: int, new: int) -> bool:
         """Make room for ``new`` tokens of ``sequence`` after its first ``computed`` ones.
@@ -60,33 +187,72 @@ class KVCacheManager:
         Returns:
             False, with nothing taken, when a group lacks the blocks.
         """
-        tables = self._tables.setdefault(sequence, {group.name: [] for group in self.groups})
-        for group in self.groups:
-            self._free_unseen(group, tables[group.name], computed)
+        held = self._sequences[sequence]
+        for group in self._paged:
+            self._free_unseen(group, held.tables[group.name], computed)
         wanted = -(-(computed + new) // self.block_size)
-        missing = {group.name: max(0, wanted - len(tables[group.name])) for group in self.groups}
+        missing = {group.name: max(0, wanted - len(held.tables[group.name])) for group in self._paged}
+        missing |= {group.name: int(held.write[group.name] is None) for group in self._recurrent}
         if any(count > self._pools[name].free for name, count in missing.items()):
             return False
-        for name, count in missing.items():
-            tables[name].extend(self._pools[name].take(count))
+        for group in self._paged:
+            held.tables[group.name].extend(self._pools[group.name].take(missing[group.name]))
+        for group in self._recurrent:
+            if held.write[group.name] is None:
+                [held.write[group.name]] = self._pools[group.name].take(1)
         return True
 
     def _free_unseen(self, group: KVGroup, table: list[int], computed: int) -> None:
-        if group.window is None:
+        unseen = min(self._first_seen(group, computed), len(table))
+        self._pools[group.name].give_back(table[:unseen])
+        table[:unseen] = [NULL_BLOCK] * unseen
+
+    def commit(self, sequence: str, computed: int) -> None:
+        """A step has computed the tokens of ``sequence`` up to ``computed``: what is whole can be found from now on."""
+        held = self._sequences[sequence]
+        whole = computed // self.block_size
+        for group in self._recurrent:
+            self._advance(group, held, computed)
+        if not self._prefix_caching:
             return
-        unseen = max(0, computed - group.window + 1) // self.block_size
-        freed = [block for block in table[:unseen] if block != NULL_BLOCK]
-        self._pools[group.name].give_back(freed)
-        table[:unseen] = [NULL_BLOCK] * min(unseen, len(table))
+        for block in range(held.registered, whole):
+            for group in self._paged:
+                self._pools[group.name].register(held.tables[group.name][block], held.hashes[block])
+        held.registered = max(held.registered, whole)
+
+    def _advance(self, group: KVGroup, held: _Sequence, computed: int) -> None:
+        """The slot that was written is read next, and kept when it is worth a snapshot."""
+        name, pool = group.name, self._pools[group.name]
+        read, write = held.read[name], held.write[name]
+        if read is not None and read != write:
+            pool.give_back([read])
+        held.read[name] = write
+        if self._prefix_caching and computed % self.block_size == 0 and write is not None and pool.free:
+            pool.register(write, held.hashes[computed // self.block_size - 1])
+            held.write[name] = None
 
     def free(self, sequence: str) -> None:
-        """Give back all blocks of ``sequence``; nothing happens when it has none."""
-        for name, table in self._tables.pop(sequence, {}).items():
-            self._pools[name].give_back(table)
+        """Give back all blocks of ``sequence``, its last ones first to be used again; nothing when it has none."""
+        held = self._sequences.pop(sequence, None)
+        if held is None:
+            return
+        for name, table in held.tables.items():
+            self._pools[name].give_back(reversed(table))
+        for group in self._recurrent:
+            slots = {held.read[group.name], held.write[group.name]} - {None}
+            self._pools[group.name].give_back(slot for slot in slots if slot is not None)
 
     def block_table(self, group: str, sequence: str) -> list[int]:
         """Blocks of ``sequence`` in order; null where freed."""
-        return self._tables[sequence][group]
+        return self._sequences[sequence].tables[group]
+
+    def slots(self, group: str, sequence: str) -> tuple[int, int]:
+        """The slots of a recurrent group that the step reads and writes; the first step of a sequence reads none."""
+        held = self._sequences[sequence]
+        read, write = held.read[group], held.write[group]
+        if write is None:
+            raise LookupError(f"sequence {sequence} has no slot in group {group} to write to")
+        return write if read is None else read, write
 
     def usage(self) -> float:
         """Share of the blocks that are taken, of the fullest group."""

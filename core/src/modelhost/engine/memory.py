@@ -47,20 +47,22 @@ class MemoryPlan:
 
     def cache_tokens(self) -> int:
         """Tokens that the full-attention groups hold, or the largest group when there are none."""
-        full = [group for group in self.groups if group.window is None] or list(self.groups)
-        return max((self.layout.blocks[group.name] - 1) * self.layout.block_size for group in full)
+        paged = [group for group in self.groups if not group.recurrent]
+        full = [group for group in paged if group.window is None] or paged
+        return max(((self.layout.blocks[group.name] - 1) * self.layout.block_size for group in full), default=0)
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Label and text of every line of the printed plan."""
         yield "weights", f"{gib(self.weights)} ({gib(self.encoded)} in the checkpoint)"
         for group in self.groups:
             blocks = self.layout.blocks[group.name]
-            size = blocks * self.layout.block_size * group.bytes_per_token
-            tokens = f"{(blocks - 1) * self.layout.block_size:,} tokens"
-            yield (
-                f"KV cache, {group.name.replace('_', ' ')}",
-                f"{gib(size)} ({tokens}, {group.bytes_per_token:,} bytes each)",
-            )
+            size = gib(blocks * group.bytes_per_block(self.layout.block_size))
+            if group.recurrent:
+                yield "recurrent states", f"{size} ({blocks - 1:,} slots, {group.bytes_per_slot:,} bytes each)"
+            else:
+                tokens = f"{(blocks - 1) * self.layout.block_size:,} tokens"
+                label = f"KV cache, {group.name.replace('_', ' ')}"
+                yield label, f"{size} ({tokens}, {group.bytes_per_token:,} bytes each)"
         yield "workspace", gib(self.workspace)
         yield "peak", gib(self.total)
         yield "budget", gib(self.available)
@@ -106,7 +108,7 @@ class _Planner:
         self.backend = backend
         self.graph = graph
         specs = [state.spec for state in graph.states.values()]
-        self.groups = kv_groups(specs, {spec: spec.bytes_per_token(backend.dtype) for spec in specs})
+        self.groups = kv_groups(specs, backend.dtype)
         self.encoded = sum(size for _, size in encoded.values())
         self.weights = sum(backend.resident_bytes(p, *encoded[name]) for name, p in graph.parameters.items())
         self.available = config.memory_bytes or int(backend.free_memory() * _RESERVE)
@@ -122,7 +124,7 @@ class _Planner:
         scale = min(self.config.max_num_seqs, budget / max(1, self._sequence_bytes(length)))
         blocks = {group.name: int(self._sequence_blocks(group, length) * scale) + 1 for group in self.groups}
         layout = CacheLayout(self.config.block_size, blocks)
-        cache = sum(blocks[g.name] * self.config.block_size * g.bytes_per_token for g in self.groups)
+        cache = sum(blocks[g.name] * g.bytes_per_block(self.config.block_size) for g in self.groups)
         workspace = self._workspace(length)
         return MemoryPlan(self.weights, self.encoded, workspace, cache, self.available, length, layout, self.groups)
 
@@ -139,10 +141,11 @@ class _Planner:
         return group.blocks_per_sequence(length, min(length, self._step_tokens(length)), self.config.block_size)
 
     def _sequence_bytes(self, length: int) -> int:
-        return sum(self._sequence_blocks(g, length) * self.config.block_size * g.bytes_per_token for g in self.groups)
+        size = self.config.block_size
+        return sum(self._sequence_blocks(group, length) * group.bytes_per_block(size) for group in self.groups)
 
     def _null_blocks(self) -> int:
-        return sum(self.config.block_size * group.bytes_per_token for group in self.groups)
+        return sum(group.bytes_per_block(self.config.block_size) for group in self.groups)
 
     def _cache_budget(self, length: int) -> int:
         """Bytes for the cache without the null blocks."""

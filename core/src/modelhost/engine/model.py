@@ -61,6 +61,7 @@ class ServedModel:
             vocab_size=self.prepared.source.config.vocab_size,
             eos_token_ids=self.tokenizer.eos_token_ids if self.tokenizer else (),
             tokenizer=self.tokenizer,
+            length_dependent="lengths" in self.prepared.graph.inputs,
         )
 
     def next_id(self) -> str:

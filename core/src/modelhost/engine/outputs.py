@@ -53,6 +53,7 @@ class RequestOutput:
         prompt_token_ids: its tokens.
         prompt_logprobs: for each prompt token the log-probabilities by token id, ``None`` for the first; only when
             asked for.
+        num_cached_tokens: prompt tokens that were in the cache already.
         error: why the request could not go on, for the ``finish_reason`` ``"error"``.
         outputs: one for each of the ``n`` answers.
     """
@@ -62,6 +63,7 @@ class RequestOutput:
     prompt_token_ids: list[int]
     outputs: list[CompletionOutput]
     prompt_logprobs: list[TokenLogprobs | None] | None = None
+    num_cached_tokens: int = 0
     error: ModelHostError | None = None
 
     @property

@@ -26,7 +26,8 @@ class Request:
         priority: lower runs first under the ``priority`` policy.
         arrival: monotonic seconds.
         output_token_ids: generated so far. Written by the engine.
-        computed: tokens whose keys and values are in the cache. Written by the scheduler.
+        computed: tokens whose keys and values are in the cache. Written by the scheduler and the engine.
+        cached: prompt tokens that were in the cache when the request was first scheduled. Written by the scheduler.
         status: written by the scheduler.
     """
 
@@ -38,6 +39,7 @@ class Request:
     arrival: float = field(default_factory=time.monotonic)
     output_token_ids: list[int] = field(default_factory=list)
     computed: int = 0
+    cached: int = 0
     status: Status = "waiting"
 
     @property

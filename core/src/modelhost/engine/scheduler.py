@@ -72,7 +72,7 @@ class Scheduler:
         index = 0
         while index < len(self.running) and budget > 0:
             request = self.running[index]
-            count = min(budget, request.length - request.computed)
+            count = self._chunk_size(request, budget)
             if not self._make_room(request, count):
                 return
             budget -= count
@@ -102,15 +102,27 @@ class Scheduler:
     def _admit(self, budget: int) -> Iterator[Chunk]:
         while self.waiting and budget > 0 and len(self.running) < self._max_sequences:
             request = self.waiting[0]
-            count = min(budget, request.length - request.computed)
+            request.computed = self.cache.start(request)
+            count = self._chunk_size(request, budget)
             if not self.cache.allocate(request.id, request.computed, count):
                 self.cache.free(request.id)
                 return
             self.waiting.pop(0)
+            if not request.output_token_ids:
+                request.cached = request.computed
             request.status = "running"
             bisect.insort_right(self.running, request, key=self._rank)
             budget -= count
             yield Chunk(request, request.computed, request.computed + count)
+
+    def _chunk_size(self, request: Request, budget: int) -> int:
+        """How many tokens to run next. Ends with a whole block where a snapshot is to be kept there."""
+        end = min(request.length, request.computed + budget)
+        size = self.cache.block_size
+        whole = min(end, request.length - 1) // size * size
+        if self.cache.keeps_snapshots and whole > request.computed:
+            end = whole
+        return end - request.computed
 
     def _rank(self, request: Request) -> tuple[int, float]:
         return (request.priority if self._by_priority else 0, request.arrival)
