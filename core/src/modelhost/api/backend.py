@@ -96,7 +96,11 @@ class KernelBackend(Protocol):
         ...
 
     def workspace_bytes(self, graph: Graph, sizes: Mapping[str, int]) -> int:
-        """Memory that a step takes besides weights and caches, when the symbols have ``sizes``."""
+        """Memory that a step takes besides weights and caches.
+
+        Args:
+            sizes: the value of every symbol and, as ``block_size``, the tokens in a block of the cache.
+        """
         ...
 
     def free_memory(self) -> int:

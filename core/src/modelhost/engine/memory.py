@@ -134,6 +134,7 @@ class _Planner:
     def _workspace(self, length: int) -> int:
         """Of the largest step: a full budget of tokens, each sequence with one row of logits."""
         sizes = {"T": self._step_tokens(length), "B": self.config.max_num_seqs, "S": self.config.max_num_seqs}
+        sizes["block_size"] = self.config.block_size
         sizes |= {f"blocks.{g.name}": -(-length // self.config.block_size) for g in self.groups}
         return self.backend.workspace_bytes(self.graph, sizes)
 

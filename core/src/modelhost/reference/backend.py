@@ -64,15 +64,15 @@ class ReferenceExecutable:
         return sum(int(self.constants[parameter].nbytes) for parameter in self.graph.parameters.values())
 
     def run(self, inputs: Mapping[str, npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[np.float32]]:
-        values: dict[Any, Any] = {tensor: inputs[name] for name, tensor in self.graph.inputs.items()}
         sizes = bind_symbols(self.graph, inputs)
+        values: dict[Any, Any] = {tensor: inputs[name] for name, tensor in self.graph.inputs.items()}
         for node, dead in zip(self.graph.nodes, self.last_use, strict=True):
             arguments = [
                 None if o is None else self.constants[o] if o in self.constants else values[o] for o in node.operands
             ]
             results = KERNELS[node.op.name](*arguments, **_attributes(node, sizes))
-            for output, result in zip(node.outputs, (results,) if len(node.outputs) == 1 else results, strict=True):
-                values[output] = result
+            several = results if isinstance(results, list | tuple) else (results,)
+            values.update(zip(node.outputs, several, strict=True))
             for tensor in dead:
                 del values[tensor]
         return {name: np.ascontiguousarray(values[tensor], np.float32) for name, tensor in self.graph.outputs.items()}

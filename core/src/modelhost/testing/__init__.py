@@ -1,0 +1,1 @@
+"""Conformance kits that authors of plugins run on their own packages. They need pytest."""
