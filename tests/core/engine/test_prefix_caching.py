@@ -99,7 +99,10 @@ def test_random_requests_with_common_beginnings(groups, seed):
     engine, _ = simulated_engine(blocks=24, max_num_seqs=4, max_num_batched_tokens=rng.choice([5, 16, 64]), **groups)
     stems = [[rng.randrange(VOCAB) for _ in range(20)] for _ in range(3)]
     waiting = {
-        str(index): [*rng.choice(stems)[: rng.randrange(1, 20)], *(rng.randrange(VOCAB) for _ in range(rng.randrange(4)))]
+        str(index): [
+            *rng.choice(stems)[: rng.randrange(1, 20)],
+            *(rng.randrange(VOCAB) for _ in range(rng.randrange(4))),
+        ]
         for index in range(40)
     }
     expected = {name: continuation(prompt, 10) for name, prompt in waiting.items()}

@@ -89,7 +89,9 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """An empty directory with modelhost itself, removed from ``sys.modules`` afterwards."""
+    """An empty directory with modelhost itself. Installed plugins are out of the way until the test ends."""
+    for name in [name for name in sys.modules if name.startswith("modelhost_")]:
+        monkeypatch.delitem(sys.modules, name)
     directory = tmp_path / "site"
     monkeypatch.syspath_prepend(str(directory))
     before = set(sys.modules)
