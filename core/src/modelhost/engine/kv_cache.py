@@ -83,9 +83,9 @@ class _Sequence:
 class KVCacheManager:
     """Blocks of all running sequences.
 
-    A group with a window frees the blocks that no later query can see. Whole blocks can be found by the prefix that they
-    end, and a new sequence that begins with it starts from them. The state of recurrent layers is kept where a step ended
-    with a whole block: the next step then writes to another slot, and the one that it reads is the snapshot.
+    A group with a window frees the blocks that no later query can see. Whole blocks can be found by the prefix that
+    they end, and a new sequence that begins with it starts from them. The state of recurrent layers is kept where a step
+    ended with a whole block: the next step then writes to another slot, and the one that it reads is the snapshot.
 
     Args:
         groups: of the model.
