@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from modelhost.api import ConfigError
 from modelhost.api.backend import CacheLayout
-from modelhost.graph.cache import CacheSpec, RecurrentSpec
+from modelhost.graph.cache import CacheSpec, RecurrentSpec, block_entries
 from modelhost.graph.tensor import DType
 
 from .block_pool import NULL_BLOCK, BlockPool
@@ -21,14 +22,16 @@ class KVGroup:
     Attributes:
         name: as in the graph's inputs ``block_table.<name>``.
         window: tokens that a query sees; ``None`` means all.
-        bytes_per_token: of all its layers together; 0 for recurrent layers.
+        bytes_per_token: of all its layers together, for one entry where there is a stride; 0 for recurrent layers.
         bytes_per_slot: of all states of one sequence together; 0 for paged layers.
+        stride: tokens that one entry stands for.
     """
 
     name: str
     window: int | None = None
     bytes_per_token: int = 0
     bytes_per_slot: int = 0
+    stride: int = 1
 
     @property
     def recurrent(self) -> bool:
@@ -37,7 +40,21 @@ class KVGroup:
 
     def bytes_per_block(self, block_size: int) -> int:
         """Bytes of one block, all layers together."""
-        return self.bytes_per_slot or self.bytes_per_token * block_size
+        return self.bytes_per_slot or self.bytes_per_token * block_entries(block_size, self.stride)
+
+    def tokens_per_block(self, block_size: int) -> int:
+        """Tokens that one block stands for, a multiple of ``block_size``.
+
+        Raises:
+            ConfigError: neither of ``block_size`` and the stride divides the other.
+        """
+        tokens = self.stride * block_entries(block_size, self.stride)
+        if tokens % block_size:
+            raise ConfigError(
+                f"block_size {block_size} does not fit the model, which keeps one cache entry for every {self.stride} "
+                f"tokens: one must divide the other; choose for example --block-size {self.stride}"
+            )
+        return tokens
 
     def blocks_per_sequence(self, tokens: int, step_tokens: int, block_size: int) -> int:
         """Most blocks that a sequence of ``tokens`` holds at one time when a step adds up to ``step_tokens``."""
@@ -45,7 +62,7 @@ class KVGroup:
             return 2
         if self.window is not None:
             tokens = min(tokens, self.window + step_tokens + block_size)
-        return -(-tokens // block_size)
+        return -(-tokens // self.tokens_per_block(block_size))
 
 
 def kv_groups(specs: Iterable[CacheSpec | RecurrentSpec], dtype: DType) -> tuple[KVGroup, ...]:
@@ -57,7 +74,7 @@ def kv_groups(specs: Iterable[CacheSpec | RecurrentSpec], dtype: DType) -> tuple
             groups[spec.group] = KVGroup(spec.group, bytes_per_slot=known.bytes_per_slot + spec.bytes_per_slot)
         else:
             size = known.bytes_per_token + spec.bytes_per_token(dtype)
-            groups[spec.group] = KVGroup(spec.group, spec.window, size)
+            groups[spec.group] = KVGroup(spec.group, spec.window, size, stride=spec.stride)
     return tuple(groups.values())
 
 
@@ -84,8 +101,10 @@ class KVCacheManager:
     """Blocks of all running sequences.
 
     A group with a window frees the blocks that no later query can see. Whole blocks can be found by the prefix that
-    they end, and a new sequence that begins with it starts from them. The state of recurrent layers is kept where a step
-    ended with a whole block: the next step then writes to another slot, and the one that it reads is the snapshot.
+    they end, and a new sequence that begins with it starts from them. The state of recurrent layers is kept where a
+    step ended with a whole block: the next step then writes to another slot, and the one that it reads is the snapshot.
+    A block of a group with a stride can stand for several blocks of tokens; it is found by the prefix that ends the last
+    of them.
 
     Args:
         groups: of the model.
@@ -109,6 +128,7 @@ class KVCacheManager:
         self._pools = {group.name: BlockPool(layout.blocks[group.name]) for group in groups}
         self._paged = tuple(group for group in groups if not group.recurrent)
         self._recurrent = tuple(group for group in groups if group.recurrent)
+        self._span = {group.name: group.tokens_per_block(self.block_size) // self.block_size for group in self._paged}
         self._sequences: dict[str, _Sequence] = {}
 
     @property
@@ -140,8 +160,9 @@ class KVCacheManager:
         """Whole blocks at the start of a sequence that every group has what is needed of."""
         full = [group for group in self._paged if group.window is None]
         for group in full:
-            pool = self._pools[group.name]
-            most = next((block for block in range(most) if pool.find(hashes[block]) is None), most)
+            pool, span = self._pools[group.name], self._span[group.name]
+            ends = range(span - 1, most, span)
+            most = next((block for block in ends if pool.find(hashes[block]) is None), most)
         return next((count for count in range(most, 0, -1) if self._has(hashes, count)), 0)
 
     def _has(self, hashes: PrefixHashes, count: int) -> bool:
@@ -165,8 +186,8 @@ class KVCacheManager:
             return
         sequence.registered = count
         for group in self._paged:
-            first = self._first_seen(group, count * self.block_size)
-            found = [self._find(group, sequence.hashes[block]) for block in range(first, count)]
+            first, span = self._first_seen(group, count * self.block_size), self._span[group.name]
+            found = [self._find(group, sequence.hashes[block]) for block in range(first + span - 1, count, span)]
             for block in found:
                 self._pools[group.name].share(block)
             sequence.tables[group.name] = [NULL_BLOCK] * first + found
@@ -190,8 +211,9 @@ class KVCacheManager:
         held = self._sequences[sequence]
         for group in self._paged:
             self._free_unseen(group, held.tables[group.name], computed)
-        wanted = -(-(computed + new) // self.block_size)
-        missing = {group.name: max(0, wanted - len(held.tables[group.name])) for group in self._paged}
+        blocks = -(-(computed + new) // self.block_size)
+        wanted = {name: -(-blocks // span) for name, span in self._span.items()}
+        missing = {name: max(0, wanted[name] - len(held.tables[name])) for name in wanted}
         missing |= {group.name: int(held.write[group.name] is None) for group in self._recurrent}
         if any(count > self._pools[name].free for name, count in missing.items()):
             return False
@@ -216,8 +238,9 @@ class KVCacheManager:
         if not self._prefix_caching:
             return
         for block in range(held.registered, whole):
-            for group in self._paged:
-                self._pools[group.name].register(held.tables[group.name][block], held.hashes[block])
+            for name, span in self._span.items():
+                if (block + 1) % span == 0:
+                    self._pools[name].register(held.tables[name][block // span], held.hashes[block])
         held.registered = max(held.registered, whole)
 
     def _advance(self, group: KVGroup, held: _Sequence, computed: int) -> None:
