@@ -11,9 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from modelhost.api import Architecture, Encoding, PluginError
+from modelhost.api import Architecture, Encoding, PluginError, Speculator
 from modelhost.api.backend import Executable, KernelBackend
 from modelhost.api.model import CausalLM, trace
+from modelhost.api.speculator import SpeculationContext, SpeculatorMethod
 from modelhost.api.weight import Weight
 from modelhost.engine.config import EngineConfig
 from modelhost.engine.memory import MemoryPlan, plan_memory
@@ -27,15 +28,17 @@ from modelhost.plugins import (
     Selection,
     load_target,
     plugin_settings,
+    select,
     select_architecture,
     select_backend,
 )
 from modelhost.weights.checkpoint import Checkpoint
 from modelhost.weights.encoding_table import EncodingTable
-from modelhost.weights.load import Source, concatenate, fetch, verify
+from modelhost.weights.experts import expert_source
+from modelhost.weights.load import Source, concatenate, encoded_size, fetch, verify
 from modelhost.weights.open import open_checkpoint
 
-__all__ = ["ModelSource", "PreparedModel", "open_model", "prepare_model"]
+__all__ = ["ModelSource", "PreparedModel", "create_speculator", "open_model", "prepare_model"]
 
 
 @dataclass(frozen=True)
@@ -56,16 +59,19 @@ class ModelSource:
 
     @cached_property
     def sources(self) -> dict[str, Source]:
-        """Which tensor of the checkpoint each parameter comes from."""
+        """Which tensors of the checkpoint each parameter comes from."""
+        return {name: self._source(name, parameter.sizes) for name, parameter in self.model.named_parameters()}
+
+    def _source(self, name: str, shape: tuple[int, ...]) -> Source:
         gguf = self.checkpoint.format == "gguf"
-        return {
-            name: Source(
-                self.model.gguf_name(name) if gguf else name,
-                self.model.gguf_transform(name) if gguf else None,
-                parameter.sizes,
-            )
-            for name, parameter in self.model.named_parameters()
-        }
+        names = (self.model.gguf_name(name),) if gguf else self.model.huggingface_names(name)
+        if len(shape) == 3:
+            return expert_source(names, shape, self.checkpoint)
+        pieces = self.model.gguf_pieces(name) if gguf and names[0] not in self.checkpoint else None
+        if pieces is not None:
+            return Source(names[0], shape=shape, stack=pieces.tensors, join=pieces.join)
+        transform = self.model.gguf_transform(name) if gguf else self.model.huggingface_transform(name)
+        return Source(names[0], transform, shape, names[1:])
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -75,11 +81,17 @@ class ModelSource:
 
     def encoding_of(self, parameter: Parameter) -> str:
         """The encoding of a parameter in the checkpoint; of merged ones, that of their parts."""
-        return self.checkpoint.encoding_of(self.sources[_parts(parameter)[0].name].tensor)
+        if self.sources[_parts(parameter)[0].name].join is not None:
+            return "f32"
+        return self.checkpoint.encoding_of(self._tensors(parameter)[0])
 
     def encoded_bytes(self, parameter: Parameter) -> int:
         """Bytes of a parameter in the checkpoint."""
-        return sum(self.checkpoint.weight(self.sources[part.name].tensor).nbytes for part in _parts(parameter))
+        return sum(encoded_size(self.checkpoint, self.sources[part.name]) for part in _parts(parameter))
+
+    def _tensors(self, parameter: Parameter) -> tuple[str, ...]:
+        source = self.sources[_parts(parameter)[0].name]
+        return source.found(self.checkpoint) or source.names
 
     def verify(self) -> None:
         """Check that tensors and parameters match.
@@ -187,3 +199,22 @@ def create_backend(selection: BackendSelection, registry: Registry) -> KernelBac
     backend: KernelBackend = factory(device=selection.device, dtype=dtype, settings=settings)
     return backend
 
+
+def create_speculator(prepared: PreparedModel, registry: Registry, config: EngineConfig) -> SpeculatorMethod | None:
+    """Import and construct the speculator that ``config`` names, if it names one.
+
+    Raises:
+        PluginError: it is unknown or broken.
+        ConfigError: it takes no such setting, or a value is not allowed.
+    """
+    stated = config.speculative_config
+    if stated is None:
+        return None
+    selection = select(registry, Speculator, stated.method)
+    settings = plugin_settings(registry, selection.chosen, stated.settings, "speculative_config")
+    factory = load_target(selection.chosen)
+    context = SpeculationContext(
+        prepared.source.config.vocab_size, prepared.memory.max_model_len, stated.num_speculative_tokens
+    )
+    speculator: SpeculatorMethod = factory(context, settings)
+    return speculator

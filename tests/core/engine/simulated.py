@@ -1,8 +1,8 @@
 """An executable without weights that checks what the engine feeds it.
 
 It keeps the token of every slot, as a KV cache keeps keys, and fails when a block table does not lead back to the
-sequence's own tokens. A recurrent group keeps in every slot all tokens that its state has seen. The logits are a pure
-function of a sequence's tokens, so the right output is known.
+sequence's own tokens. A group with a stride keeps the last token of every entry. A recurrent group keeps in every slot
+all tokens that its state has seen. The logits are a pure function of a sequence's tokens, so the right output is known.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from modelhost.api.backend import CacheLayout
+from modelhost.api.speculator import SpeculatorMethod
 from modelhost.engine.config import EngineConfig
 from modelhost.engine.engine import Engine
 from modelhost.engine.kv_cache import KVGroup
 from modelhost.engine.memory import MemoryPlan
+from modelhost.graph.cache import block_entries
 
 VOCAB = 50
 
@@ -41,6 +43,7 @@ class SimulatedExecutable:
     Attributes:
         groups: the paged KV groups, by name their window.
         recurrent: there is a recurrent group too.
+        strides: the groups with a stride, by name their stride.
         layout: blocks of each.
         steps: the number of tokens of every step so far.
     """
@@ -48,6 +51,7 @@ class SimulatedExecutable:
     groups: Mapping[str, int | None]
     layout: CacheLayout
     recurrent: bool = False
+    strides: Mapping[str, int] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
     most_sequences: int = 0
     states: dict[int, list[int]] = field(default_factory=dict)
@@ -55,6 +59,8 @@ class SimulatedExecutable:
     def __post_init__(self) -> None:
         size = self.layout.block_size
         self.slots = {name: np.full(self.layout.blocks[name] * size, -1) for name in self.groups}
+        for name, stride in self.strides.items():
+            self.slots[name] = np.full(self.layout.blocks[name] * block_entries(size, stride), -1)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         self.steps.append(len(inputs["token_ids"]))
@@ -65,6 +71,13 @@ class SimulatedExecutable:
             assert len(set(mapping.tolist())) == len(mapping), "two tokens share a slot"
             assert mapping.min() >= self.layout.block_size, "a token was put into the null block"
             self.slots[name][mapping] = inputs["token_ids"]
+        for name, stride in self.strides.items():
+            mapping, size = inputs[f"slot_mapping.{name}"], block_entries(self.layout.block_size, stride)
+            complete = (inputs["positions"] + 1) % stride == 0
+            assert (mapping[complete] >= size).all(), "an entry was put into the null block"
+            assert (mapping[~complete] == 0).all(), "a token that completes no entry was put into the cache"
+            assert len(set(mapping[complete].tolist())) == complete.sum(), "two entries share a slot"
+            self.slots[name][mapping[complete]] = inputs["token_ids"][complete]
         logits = np.zeros((len(inputs["logit_rows"]), VOCAB), np.float32)
         histories: dict[int, list[int]] = {}
         for sequence, context in enumerate(contexts.tolist()):
@@ -73,6 +86,9 @@ class SimulatedExecutable:
             for name, window in self.groups.items():
                 self._check(name, window, inputs, sequence, context, end - begin)
             tokens = self._tokens(inputs, sequence, context)
+            for name, stride in self.strides.items():
+                entries = self._entries(name, stride, inputs, sequence, context)
+                assert entries == tokens[stride - 1 :: stride], "the entries are not those of the tokens before"
             if self.recurrent:
                 self._advance(inputs, sequence, tokens, end - begin)
             for row in range(begin, end):
@@ -98,6 +114,13 @@ class SimulatedExecutable:
         table, size = inputs[f"block_table.{name}"][sequence], self.layout.block_size
         return self.slots[name][table[places // size] * size + places % size].tolist()
 
+    def _entries(
+        self, name: str, stride: int, inputs: Mapping[str, np.ndarray], sequence: int, context: int
+    ) -> list[int]:
+        places, size = np.arange(context // stride), block_entries(self.layout.block_size, stride)
+        table = inputs[f"block_table.{name}"][sequence]
+        return self.slots[name][table[places // size] * size + places % size].tolist()
+
     def _check(
         self, name: str, window: int | None, inputs: Mapping[str, np.ndarray], sequence: int, context: int, new: int
     ) -> None:
@@ -111,9 +134,11 @@ def simulated_engine(
     block_size: int = 4,
     window: int | None = None,
     slots: int = 0,
+    strides: tuple[int, ...] = (),
     max_model_len: int = 64,
     tokenizer: object = None,
     eos: tuple[int, ...] = (),
+    speculator: SpeculatorMethod | None = None,
     **settings: object,
 ) -> tuple[Engine, SimulatedExecutable]:
     """An engine over a simulated executable. ``blocks`` of each KV group are usable, and ``slots`` recurrent states."""
@@ -121,11 +146,16 @@ def simulated_engine(
     if window is not None:
         windows[f"sliding_{window}"] = window
     groups = tuple(KVGroup(name, size, 8) for name, size in windows.items())
-    layout = CacheLayout(block_size, dict.fromkeys(windows, blocks + 1) | ({"recurrent": slots + 1} if slots else {}))
+    strided = {f"strided_{stride}": stride for stride in strides}
+    groups += tuple(KVGroup(name, None, 8, stride=stride) for name, stride in strided.items())
+    paged = dict.fromkeys((*windows, *strided), blocks + 1)
+    layout = CacheLayout(block_size, paged | ({"recurrent": slots + 1} if slots else {}))
     if slots:
         groups = (*groups, KVGroup("recurrent", bytes_per_slot=8))
     memory = MemoryPlan(0, 0, 0, 0, 0, max_model_len, layout, groups)
-    executable = SimulatedExecutable(windows, layout, bool(slots))
+    executable = SimulatedExecutable(windows, layout, bool(slots), strided)
     config = EngineConfig.parse(block_size=block_size, **settings)
-    engine = Engine(executable, memory, config, vocab_size=VOCAB, eos_token_ids=eos, tokenizer=tokenizer)
+    engine = Engine(
+        executable, memory, config, vocab_size=VOCAB, eos_token_ids=eos, tokenizer=tokenizer, speculator=speculator
+    )
     return engine, executable

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 
 from modelhost import LLM, AsyncLLM, SamplingParams
 from modelhost.api import ConfigError, MemoryBudgetError, RequestError, TokenizerError
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tiny_model import write_tiny_model
+from tests.tiny_model import write_tiny_model
 
 PROMPTS = [
     "a",

@@ -9,6 +9,7 @@ from modelhost import SamplingParams
 from .simulated import VOCAB, continuation, simulated_engine
 
 GROUPS = [{}, {"window": 6}, {"slots": 12}, {"window": 6, "slots": 12}]
+GROUPS += [{"strides": (2,)}, {"strides": (4, 8)}, {"strides": (2, 16), "window": 6, "slots": 12}]
 
 
 def answer(engine, prompt, count=6, name="a", **fields):
@@ -65,6 +66,15 @@ def test_a_state_is_found_only_where_a_step_ended():
     answer(engine, list(range(18)))
     assert answer(engine, [*range(10), 40, 41]).num_cached_tokens == 0
     assert answer(engine, [*range(17), 40, 41]).num_cached_tokens == 16
+
+
+def test_a_long_answer_does_not_push_out_the_state_at_the_end_of_its_prompt():
+    engine, _ = simulated_engine(slots=4)
+    prompt = list(range(18))
+    output = answer(engine, prompt, count=40).outputs[0]
+    assert answer(engine, prompt).num_cached_tokens == 16
+    output = answer(engine, prompt, count=40).outputs[0]
+    assert answer(engine, [*prompt, *output.token_ids]).num_cached_tokens == 56
 
 
 def test_old_blocks_give_way_to_new_ones():

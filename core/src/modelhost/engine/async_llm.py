@@ -11,10 +11,11 @@ from typing import Any
 from modelhost.api import ModelHostError, RequestError
 from modelhost.plugins import Registry
 
+from .chat import GenerationRequest
 from .config import EngineConfig
 from .model import ServedModel
 from .outputs import RequestOutput
-from .prompts import Message, PromptInput, TokenizedPrompt
+from .prompts import Message, PromptInput
 from .sampling_params import SamplingParams
 
 _Item = RequestOutput | BaseException
@@ -62,7 +63,9 @@ class AsyncLLM:
             RequestError: the prompt or a parameter is not valid.
             ModelHostError: the engine stopped.
         """
-        async for output in self._follow(self.model.tokenize(prompt), sampling_params, request_id, priority):
+        params = sampling_params or self.model.default_sampling_params()
+        request = GenerationRequest(self.model.tokenize(prompt), params)
+        async for output in self._follow(request, request_id, priority):
             yield output
 
     async def chat(
@@ -72,11 +75,11 @@ class AsyncLLM:
         *,
         request_id: str | None = None,
         priority: int = 0,
-        **template: Any,
+        **options: Any,
     ) -> AsyncIterator[RequestOutput]:
-        """Answer a conversation; otherwise as :meth:`generate`."""
-        prompt = self.model.render(messages, **template)
-        async for output in self._follow(prompt, sampling_params, request_id, priority):
+        """Answer a conversation; options as :meth:`modelhost.LLM.chat`, otherwise as :meth:`generate`."""
+        request = self.model.chat(messages, sampling_params, **options)
+        async for output in self._follow(request, request_id, priority):
             yield output
 
     async def abort(self, request_id: str) -> None:
@@ -95,9 +98,8 @@ class AsyncLLM:
         await asyncio.to_thread(self.shutdown)
 
     async def _follow(
-        self, prompt: TokenizedPrompt, params: SamplingParams | None, request_id: str | None, priority: int
+        self, request: GenerationRequest, request_id: str | None, priority: int
     ) -> AsyncIterator[RequestOutput]:
-        params = params or self.model.default_sampling_params()
         request_id = request_id or self.model.next_id()
         items: asyncio.Queue[_Item] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -105,7 +107,7 @@ class AsyncLLM:
         def deliver(item: _Item) -> None:
             loop.call_soon_threadsafe(items.put_nowait, item)
 
-        if not self._command(lambda: self._submit(request_id, prompt, params, priority, deliver)):
+        if not self._command(lambda: self._submit(request_id, request, priority, deliver)):
             raise ModelHostError(f"the engine has stopped ({self._stopped}); create a new AsyncLLM")
         finished = False
         try:
@@ -132,13 +134,19 @@ class AsyncLLM:
     def _submit(
         self,
         request_id: str,
-        prompt: TokenizedPrompt,
-        params: SamplingParams,
+        request: GenerationRequest,
         priority: int,
         deliver: Callable[[_Item], None],
     ) -> None:
         try:
-            self._engine.add_request(request_id, prompt.token_ids, params, prompt=prompt.text, priority=priority)
+            self._engine.add_request(
+                request_id,
+                request.prompt.token_ids,
+                request.params,
+                prompt=request.prompt.text,
+                priority=priority,
+                readers=request.readers,
+            )
         except RequestError as error:
             deliver(error)
         else:
@@ -195,4 +203,5 @@ def snapshot(output: RequestOutput) -> RequestOutput:
     result.outputs = [copy(answer) for answer in output.outputs]
     for answer in result.outputs:
         answer.token_ids = list(answer.token_ids)
+        answer.tool_calls = list(answer.tool_calls)
     return result

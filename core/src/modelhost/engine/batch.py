@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from modelhost.graph.cache import entry_slots
+
 from .kv_cache import KVCacheManager
 from .scheduler import Chunk
 
@@ -61,7 +63,7 @@ def build_batch(chunks: Sequence[Chunk], cache: KVCacheManager) -> Batch:
             continue
         tables = [cache.block_table(group.name, chunk.request.id) for chunk in chunks]
         inputs[f"block_table.{group.name}"] = _padded(tables)
-        inputs[f"slot_mapping.{group.name}"] = _slots(chunks, tables, cache.block_size)
+        inputs[f"slot_mapping.{group.name}"] = _slots(chunks, tables, cache.block_size, group.stride)
     return Batch(inputs, spans)
 
 
@@ -90,7 +92,7 @@ def _wanted(chunk: Chunk) -> int:
     in_prompt = chunk.start < chunk.request.prompt_length
     if chunk.request.params.prompt_logprobs is not None and in_prompt:
         return chunk.end - chunk.start
-    return int(chunk.last)
+    return 1 + chunk.draft_length if chunk.last else 0
 
 
 def _logit_rows(spans: list[LogitSpan], first_rows: dict[Chunk, int]) -> Int:
@@ -108,9 +110,7 @@ def _padded(tables: list[list[int]]) -> Int:
     return result
 
 
-def _slots(chunks: Sequence[Chunk], tables: list[list[int]], block_size: int) -> Int:
-    pieces = []
-    for chunk, table in zip(chunks, tables, strict=True):
-        places = np.arange(chunk.start, chunk.end, dtype=np.int32)
-        pieces.append(np.asarray(table, np.int32)[places // block_size] * block_size + places % block_size)
-    return np.concatenate(pieces)
+def _slots(chunks: Sequence[Chunk], tables: list[list[int]], block_size: int, stride: int) -> Int:
+    places = [np.arange(chunk.start, chunk.end, dtype=np.int32) for chunk in chunks]
+    arrays = [np.asarray(table, np.int32) for table in tables]
+    return np.concatenate([entry_slots(t, p, block_size, stride) for t, p in zip(arrays, places, strict=True)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from itertools import islice
 
@@ -18,7 +19,7 @@ class BlockPool:
 
     def __init__(self, blocks: int) -> None:
         self.capacity = blocks - 1
-        self._free = dict.fromkeys(range(1, blocks))
+        self._free = OrderedDict.fromkeys(range(1, blocks))
         self._users: dict[int, int] = {}
         self._block_of: dict[bytes, int] = {}
         self._hash_of: dict[int, bytes] = {}
@@ -42,8 +43,12 @@ class BlockPool:
         self._free.pop(block, None)
         self._users[block] = self._users.get(block, 0) + 1
 
-    def give_back(self, blocks: Iterable[int]) -> None:
-        """One user less for each of ``blocks``; null blocks among them are ignored."""
+    def give_back(self, blocks: Iterable[int], *, first: bool = False) -> None:
+        """One user less for each of ``blocks``; null blocks among them are ignored.
+
+        Args:
+            first: those that nobody uses now are handed out before all others.
+        """
         for block in blocks:
             if block == NULL_BLOCK:
                 continue
@@ -51,6 +56,7 @@ class BlockPool:
             if self._users[block] == 0:
                 del self._users[block]
                 self._free[block] = None
+                self._free.move_to_end(block, last=not first)
 
     def is_free(self, block: int) -> bool:
         """Whether nobody uses ``block``."""

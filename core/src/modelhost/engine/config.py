@@ -8,7 +8,28 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 
 from modelhost.api import ConfigError
 
-__all__ = ["EngineConfig"]
+__all__ = ["EngineConfig", "SpeculativeConfig"]
+
+
+class SpeculativeConfig(BaseModel):
+    """Which speculator proposes tokens.
+
+    Attributes:
+        method: id of the speculator.
+        num_speculative_tokens: most tokens that it proposes at a time.
+
+    All other fields are the speculator's own settings.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    method: str
+    num_speculative_tokens: PositiveInt = 5
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The speculator's own settings."""
+        return dict(self.model_extra or {})
 
 
 class EngineConfig(BaseModel):
@@ -27,8 +48,12 @@ class EngineConfig(BaseModel):
         memory_bytes: budget for weights, cache and workspace together; free memory when ``None``.
         enable_prefix_caching: start a prompt from the cached blocks of an earlier one with the same beginning.
         scheduling_policy: ``"fcfs"``, or ``"priority"``: lower values first.
+        speculative_config: the speculator that proposes tokens ahead, and its settings; none by default.
         max_logprobs: most log-probabilities that a request may ask for at each token.
         seed: of requests that state none.
+        tool_call_parser: finds calls of tools in answers: a parser's name, ``"auto"`` for the one that fits the model,
+            or ``"none"``.
+        reasoning_parser: separates reasoning from answers; likewise.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,8 +69,16 @@ class EngineConfig(BaseModel):
     memory_bytes: PositiveInt | None = None
     enable_prefix_caching: bool = True
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
+    speculative_config: SpeculativeConfig | None = None
     max_logprobs: int = Field(default=20, ge=0)
     seed: int = Field(default=0, ge=0)
+    tool_call_parser: str = Field(default="auto", min_length=1)
+    reasoning_parser: str = Field(default="auto", min_length=1)
+
+    @property
+    def num_speculative_tokens(self) -> int:
+        """Most tokens that are proposed at a time; 0 without a speculator."""
+        return self.speculative_config.num_speculative_tokens if self.speculative_config else 0
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from modelhost.api import RequestError
 from modelhost.api.backend import Executable
+from modelhost.api.speculator import SpeculatorMethod
 from modelhost.text.tokenizer import Tokenizer
 
 from .answer import Answer
@@ -19,13 +20,17 @@ from .kv_cache import KVCacheManager
 from .logprobs import top_logprobs
 from .memory import MemoryPlan
 from .outputs import RequestOutput
+from .reading import OutputReader
 from .request import Request
 from .sampler import Sampled, Sampler, SamplingError
 from .sampling_params import SamplingParams
-from .scheduler import Scheduler
+from .scheduler import Chunk, Scheduler
+from .speculation import Speculation, SpeculationStatistics
 from .stopping import TokenStops
 
 Logits = npt.NDArray[np.float32]
+Drawn = list[Sampled] | SamplingError
+"""What sampling gave a sequence: tokens, at least one, or why there is none."""
 
 
 @dataclass(slots=True)
@@ -47,6 +52,7 @@ class Engine:
         eos_token_ids: tokens that end an answer.
         tokenizer: to give answers as text; without one they are token ids only.
         length_dependent: the model's cached values depend on the prompt's length.
+        speculator: proposes tokens ahead, up to ``config.num_speculative_tokens`` at a time.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class Engine:
         eos_token_ids: Sequence[int] = (),
         tokenizer: Tokenizer | None = None,
         length_dependent: bool = False,
+        speculator: SpeculatorMethod | None = None,
     ) -> None:
         self.config = config
         self.max_model_len = memory.max_model_len
@@ -79,6 +86,9 @@ class Engine:
             max_num_batched_tokens=config.max_num_batched_tokens,
             by_priority=config.scheduling_policy == "priority",
         )
+        self._speculation = Speculation(
+            speculator, config.num_speculative_tokens, vocab_size=vocab_size, max_model_len=memory.max_model_len
+        )
         self._prompts: dict[str, _Prompt] = {}
         self._answers: dict[Request, tuple[str, Answer]] = {}
 
@@ -86,6 +96,11 @@ class Engine:
     def busy(self) -> bool:
         """Whether a request is unfinished."""
         return bool(self._prompts)
+
+    @property
+    def speculation(self) -> SpeculationStatistics:
+        """Counts of proposed and accepted tokens."""
+        return self._speculation.statistics
 
     @property
     def scheduler(self) -> Scheduler:
@@ -100,8 +115,12 @@ class Engine:
         *,
         prompt: str | None = None,
         priority: int = 0,
+        readers: Sequence[OutputReader] = (),
     ) -> None:
         """Queue a prompt.
+
+        Args:
+            readers: for each answer, what finds reasoning, content and calls in its text.
 
         Raises:
             RequestError: the prompt is empty, too long or has tokens outside the vocabulary; the id is in use; or the
@@ -109,7 +128,10 @@ class Engine:
         """
         tokens = list(prompt_token_ids)
         self._check(request_id, tokens, params)
-        answers = [self._answer(f"{request_id}/{index}", index, tokens, params, priority) for index in range(params.n)]
+        answers = [
+            self._answer(f"{request_id}/{index}", index, tokens, params, priority, readers[index] if readers else None)
+            for index in range(params.n)
+        ]
         output = RequestOutput(request_id, prompt, tokens, [answer.output for answer in answers])
         if params.prompt_logprobs is not None:
             output.prompt_logprobs = [None]
@@ -128,7 +150,7 @@ class Engine:
         if prompt is None:
             return None
         for answer in prompt.answers:
-            answer.output.delta = ""
+            answer.output.begin_step()
             if not answer.output.finished:
                 answer.finish("abort")
                 self._retire(answer)
@@ -140,71 +162,113 @@ class Engine:
         Returns:
             the requests that got a token, with all they have so far.
         """
+        self._speculation.propose(self._scheduler.running)
         chunks = self._scheduler.schedule()
         if not chunks:
             return []
         batch = build_batch(chunks, self._cache)
         logits = self._executable.run(batch.inputs)["logits"]
+        self._record_prompt_logprobs(batch.spans, logits)
+        drawn = self._draw([span for span in batch.spans if span.chunk.last], logits)
         for chunk in chunks:
-            chunk.request.computed = chunk.end
-            self._cache.commit(chunk.request.id, chunk.end)
-        touched = self._sample(batch.spans, logits)
-        for request_id in touched:
-            prompt = self._prompts[request_id]
-            prompt.output.num_cached_tokens = prompt.answers[0].request.cached
-        return [self._emit(request_id) for request_id in touched]
+            self._commit(chunk, drawn.get(chunk))
+        return [self._emit(request_id) for request_id in self._push(drawn)]
 
-    def _sample(self, spans: list[LogitSpan], logits: Logits) -> list[str]:
-        """Give every completed chunk its next token; returns the ids of the prompts that got one."""
-        self._record_prompt_logprobs(spans, logits)
-        ready = [span for span in spans if span.chunk.last]
-        touched = list(dict.fromkeys(self._answers[span.chunk.request][0] for span in ready))
+    def _draw(self, spans: list[LogitSpan], logits: Logits) -> dict[Chunk, Drawn]:
+        """The next tokens of every completed chunk: one, and more where a draft was right.
+
+        For a request whose logits leave nothing to sample it is the error.
+        """
+        drawn: dict[Chunk, Drawn] = {
+            span.chunk: self._verified(span, logits) for span in spans if span.chunk.draft_length
+        }
+        plain = [span for span in spans if not span.chunk.draft_length]
+        while plain:
+            rows = logits[[span.end - 1 for span in plain]]
+            try:
+                sampled = self._sampler.sample_batch(rows, [span.chunk.request.sampling for span in plain])
+            except SamplingError as error:
+                failed = next(span for span in plain if span.chunk.request.id == error.request_id)
+                drawn[failed.chunk] = error
+                plain.remove(failed)
+            else:
+                return drawn | {span.chunk: [token] for span, token in zip(plain, sampled, strict=True)}
+        return drawn
+
+    def _verified(self, span: LogitSpan, logits: Logits) -> Drawn:
+        request, count = span.chunk.request, span.chunk.draft_length
+        try:
+            return self._speculation.verify(request, logits[span.end - 1 - count : span.end], self._sampler)
+        except SamplingError as error:
+            return error
+
+    def _commit(self, chunk: Chunk, drawn: Drawn | None) -> None:
+        """Note what the step has computed. Of a draft only the accepted tokens count.
+
+        A recurrent state cannot be cut back: when a token was rejected the step is undone, and the accepted ones run
+        again with the next step.
+        """
+        accepted = len(drawn) - 1 if isinstance(drawn, list) else 0
+        rejected = chunk.draft_length - accepted if chunk.draft_length else 0
+        if rejected and self._cache.recurrent:
+            return
+        chunk.request.computed = chunk.end - rejected
+        self._cache.commit(chunk.request.id, chunk.request.computed)
+
+    def _push(self, drawn: dict[Chunk, Drawn]) -> list[str]:
+        """Give the answers their tokens; returns the ids of the prompts that got one or failed."""
+        owners = {chunk: self._answers[chunk.request] for chunk in drawn}
+        touched = list(dict.fromkeys(request_id for request_id, _ in owners.values()))
         for answer in (answer for request_id in touched for answer in self._prompts[request_id].answers):
-            answer.output.delta = ""
-        for span, token in self._draw(ready, logits):
-            answer = self._answers[span.chunk.request][1]
-            answer.push(token.token_id, token.logprobs)
+            answer.output.begin_step()
+        for chunk, result in drawn.items():
+            request_id, answer = owners[chunk]
+            chunk.request.draft = None
+            if isinstance(result, SamplingError):
+                self._fail(request_id, result)
+                continue
+            for token in result:
+                if not answer.output.finished:
+                    answer.push(token.token_id, token.logprobs)
             if answer.output.finished:
                 self._retire(answer)
         return touched
 
-    def _draw(self, spans: list[LogitSpan], logits: Logits) -> list[tuple[LogitSpan, Sampled]]:
-        """A token for every span. Requests whose logits leave nothing to sample end with an error and are left out."""
-        while spans:
-            rows = logits[[span.end - 1 for span in spans]]
-            try:
-                sampled = self._sampler.sample_batch(rows, [span.chunk.request.sampling for span in spans])
-            except SamplingError as error:
-                spans = self._without_failed(spans, error)
-            else:
-                return list(zip(spans, sampled, strict=True))
-        return []
-
-    def _without_failed(self, spans: list[LogitSpan], error: SamplingError) -> list[LogitSpan]:
-        failed = next(span.chunk.request for span in spans if span.chunk.request.id == error.request_id)
-        prompt = self._prompts[self._answers[failed][0]]
+    def _fail(self, request_id: str, error: SamplingError) -> None:
+        """End all answers of a prompt with an error."""
+        prompt = self._prompts[request_id]
         prompt.output.error = error
-        gone = {answer.request for answer in prompt.answers}
         for answer in prompt.answers:
             if not answer.output.finished:
                 answer.finish("error")
                 self._retire(answer)
-        return [span for span in spans if span.chunk.request not in gone]
 
     def _emit(self, request_id: str) -> RequestOutput:
-        output = self._prompts[request_id].output
-        if output.finished:
+        prompt = self._prompts[request_id]
+        prompt.output.num_cached_tokens = prompt.answers[0].request.cached
+        prompt.output.error = prompt.output.error or next((one.error for one in prompt.answers if one.error), None)
+        if prompt.output.finished:
             del self._prompts[request_id]
-        return output
+        return prompt.output
 
     def _retire(self, answer: Answer) -> None:
-        self._scheduler.finish(answer.request)
-        del self._answers[answer.request]
+        """Forget a finished answer's request; nothing happens when that was done already."""
+        if self._answers.pop(answer.request, None) is not None:
+            self._scheduler.finish(answer.request)
+            self._speculation.finish(answer.request)
 
-    def _answer(self, id: str, index: int, tokens: list[int], params: SamplingParams, priority: int) -> Answer:
+    def _answer(
+        self,
+        id: str,
+        index: int,
+        tokens: list[int],
+        params: SamplingParams,
+        priority: int,
+        reader: OutputReader | None,
+    ) -> Answer:
         stops = TokenStops(params, self._eos_token_ids, self.max_model_len)
         sampling = self._sampler.state(id, params, tokens, index=index, eos_token_ids=self._eos_token_ids)
-        return Answer(Request(id, tokens, params, sampling, priority), index, self.tokenizer, stops)
+        return Answer(Request(id, tokens, params, sampling, priority), index, self.tokenizer, stops, reader)
 
     def _record_prompt_logprobs(self, spans: list[LogitSpan], logits: Logits) -> None:
         for span in spans:

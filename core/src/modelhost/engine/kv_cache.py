@@ -88,6 +88,7 @@ class _Sequence:
         write: the slot that it writes; ``None`` until there is room for one.
         hashes: of its whole blocks.
         registered: blocks whose prefix can be found.
+        answering: the slots that are read next hold a snapshot within the answer.
     """
 
     hashes: PrefixHashes
@@ -95,6 +96,12 @@ class _Sequence:
     read: dict[str, int | None]
     write: dict[str, int | None]
     registered: int = 0
+    answering: bool = False
+
+    def needs_slot(self, group: str, keep_state: bool) -> bool:
+        """Whether the next step needs another slot of a recurrent group to write to."""
+        write = self.write[group]
+        return write is None or (keep_state and write == self.read[group])
 
 
 class KVCacheManager:
@@ -103,8 +110,8 @@ class KVCacheManager:
     A group with a window frees the blocks that no later query can see. Whole blocks can be found by the prefix that
     they end, and a new sequence that begins with it starts from them. The state of recurrent layers is kept where a
     step ended with a whole block: the next step then writes to another slot, and the one that it reads is the snapshot.
-    A block of a group with a stride can stand for several blocks of tokens; it is found by the prefix that ends the last
-    of them.
+    A block of a group with a stride can stand for several blocks of tokens; it is found by the prefix that ends with
+    the last of them.
 
     Args:
         groups: of the model.
@@ -202,8 +209,11 @@ class KVCacheManager:
             raise LookupError(f"no block of group {group.name} is registered under {hash.hex()}")
         return block
 
-    def allocate(self, sequence: str, computed: int, new: int) -> bool:
+    def allocate(self, sequence: str, computed: int, new: int, *, keep_state: bool = False) -> bool:
         """Make room for ``new`` tokens of ``sequence`` after its first ``computed`` ones.
+
+        Args:
+            keep_state: leave the recurrent state that the step reads as it is, so that the step can be undone.
 
         Returns:
             False, with nothing taken, when a group lacks the blocks.
@@ -214,14 +224,14 @@ class KVCacheManager:
         blocks = -(-(computed + new) // self.block_size)
         wanted = {name: -(-blocks // span) for name, span in self._span.items()}
         missing = {name: max(0, wanted[name] - len(held.tables[name])) for name in wanted}
-        missing |= {group.name: int(held.write[group.name] is None) for group in self._recurrent}
+        fresh = {group.name: held.needs_slot(group.name, keep_state) for group in self._recurrent}
+        missing |= {name: int(needed) for name, needed in fresh.items()}
         if any(count > self._pools[name].free for name, count in missing.items()):
             return False
         for group in self._paged:
             held.tables[group.name].extend(self._pools[group.name].take(missing[group.name]))
-        for group in self._recurrent:
-            if held.write[group.name] is None:
-                [held.write[group.name]] = self._pools[group.name].take(1)
+        for name in (name for name, needed in fresh.items() if needed):
+            [held.write[name]] = self._pools[name].take(1)
         return True
 
     def _free_unseen(self, group: KVGroup, table: list[int], computed: int) -> None:
@@ -235,6 +245,7 @@ class KVCacheManager:
         whole = computed // self.block_size
         for group in self._recurrent:
             self._advance(group, held, computed)
+        held.answering = computed > held.hashes.prompt_length
         if not self._prefix_caching:
             return
         for block in range(held.registered, whole):
@@ -244,15 +255,23 @@ class KVCacheManager:
         held.registered = max(held.registered, whole)
 
     def _advance(self, group: KVGroup, held: _Sequence, computed: int) -> None:
-        """The slot that was written is read next, and kept when it is worth a snapshot."""
+        """The slot that was written is read next, and kept when it is worth a snapshot.
+
+        Of an answer only the last snapshot is: it makes room for the next one, so that the snapshots of prompts stay.
+        """
         name, pool = group.name, self._pools[group.name]
         read, write = held.read[name], held.write[name]
         if read is not None and read != write:
-            pool.give_back([read])
+            pool.give_back([read], first=held.answering)
         held.read[name] = write
         if self._prefix_caching and computed % self.block_size == 0 and write is not None and pool.free:
             pool.register(write, held.hashes[computed // self.block_size - 1])
             held.write[name] = None
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether there are recurrent states, which cannot be cut back to fewer tokens."""
+        return bool(self._recurrent)
 
     def free(self, sequence: str) -> None:
         """Give back all blocks of ``sequence``, its last ones first to be used again; nothing when it has none."""

@@ -8,10 +8,11 @@ from typing import Any, cast
 from modelhost.api import RequestError
 from modelhost.plugins import Registry
 
+from .chat import GenerationRequest
 from .config import EngineConfig
 from .model import ServedModel
 from .outputs import RequestOutput
-from .prompts import Message, PromptInput, TokenizedPrompt, as_prompts
+from .prompts import Message, PromptInput, as_prompts
 from .sampling_params import SamplingParams
 
 Params = SamplingParams | Sequence[SamplingParams] | None
@@ -67,7 +68,9 @@ class LLM:
             RequestError: a prompt or a parameter is not valid. Nothing is run then.
         """
         given, _ = as_prompts(prompts)
-        return self._run([self.model.tokenize(prompt) for prompt in given], sampling_params, on_progress)
+        tokenized = [self.model.tokenize(prompt) for prompt in given]
+        params = self._params(sampling_params, len(tokenized))
+        return self._run([GenerationRequest(*pair) for pair in zip(tokenized, params, strict=True)], on_progress)
 
     def chat(
         self,
@@ -75,19 +78,29 @@ class LLM:
         sampling_params: Params = None,
         *,
         on_progress: Callable[[int, int], None] | None = None,
-        **template: Any,
+        **options: Any,
     ) -> list[RequestOutput]:
         """Answer one conversation or many.
 
+        The outputs have ``reasoning``, ``content`` and ``tool_calls``, found by the parsers that were named or that fit
+        the model.
+
         Args:
             messages: a list of messages, or a list of such lists.
-            template: ``add_generation_prompt``, ``continue_final_message``, ``tools``, ``chat_template`` and
-                ``chat_template_kwargs``.
+            options: ``tools``, ``tool_choice``, ``parallel_tool_calls``, ``include_reasoning`` and
+                ``chat_template_kwargs``, see :class:`~modelhost.engine.chat.ChatOptions`; and
+                ``add_generation_prompt``, ``continue_final_message`` and ``chat_template``.
+
+        Raises:
+            RequestError: messages, tools, an option or a parameter is not valid; the text names its path.
+            UnsupportedError: tools were given and no parser finds their calls, or the tool choice needs a grammar.
+            PluginError: several parsers fit the model, or one is broken.
         """
         many = bool(messages) and not isinstance(messages[0], Mapping) and not isinstance(messages[0], str)
         conversations = cast(Sequence[Sequence[Message]], messages if many else [messages])
-        prompts = [self.model.render(conversation, **template) for conversation in conversations]
-        return self._run(prompts, sampling_params, on_progress)
+        params = self._params(sampling_params, len(conversations))
+        pairs = zip(conversations, params, strict=True)
+        return self._run([self.model.chat(chat, one, **options) for chat, one in pairs], on_progress)
 
     def stream(
         self,
@@ -95,21 +108,23 @@ class LLM:
         sampling_params: SamplingParams | None = None,
         *,
         messages: Sequence[Message] | None = None,
-        **template: Any,
+        **options: Any,
     ) -> Iterator[RequestOutput]:
         """Continue one prompt, or answer one conversation, and give the output after each token.
 
+        What is new is in ``delta`` of each answer; in a chat, whose options are those of :meth:`chat`, in ``events``.
         Closing the iterator stops the request.
         """
         if (prompt is None) == (messages is None):
             raise RequestError("give either a prompt or messages")
-        tokens = (
-            self.model.render(messages, **template)
-            if messages is not None
-            else self.model.tokenize(cast(PromptInput, prompt))
-        )
-        params = sampling_params or self.model.default_sampling_params()
-        [request_id] = self._submit([tokens], [params])
+        if messages is not None:
+            request = self.model.chat(messages, sampling_params, **options)
+        elif options:
+            raise RequestError(f"{', '.join(options)}: chat options need messages, and a prompt was given")
+        else:
+            params = sampling_params or self.model.default_sampling_params()
+            request = GenerationRequest(self.model.tokenize(cast(PromptInput, prompt)), params)
+        [request_id] = self._submit([request])
         engine = self.model.engine
         try:
             while engine.busy:
@@ -126,11 +141,10 @@ class LLM:
 
     def _run(
         self,
-        prompts: list[TokenizedPrompt],
-        sampling_params: Params,
+        requests: list[GenerationRequest],
         on_progress: Callable[[int, int], None] | None,
     ) -> list[RequestOutput]:
-        ids = self._submit(prompts, self._params(sampling_params, len(prompts)))
+        ids = self._submit(requests)
         finished: dict[str, RequestOutput] = {}
         engine = self.model.engine
         try:
@@ -148,12 +162,14 @@ class LLM:
                 raise output.error
         return outputs
 
-    def _submit(self, prompts: list[TokenizedPrompt], params: list[SamplingParams]) -> list[str]:
+    def _submit(self, requests: list[GenerationRequest]) -> list[str]:
         ids: list[str] = []
         try:
-            for prompt, one in zip(prompts, params, strict=True):
-                request_id = self.model.next_id()
-                self.model.engine.add_request(request_id, prompt.token_ids, one, prompt=prompt.text)
+            for request in requests:
+                request_id, prompt = self.model.next_id(), request.prompt
+                self.model.engine.add_request(
+                    request_id, prompt.token_ids, request.params, prompt=prompt.text, readers=request.readers
+                )
                 ids.append(request_id)
         except RequestError:
             for request_id in ids:

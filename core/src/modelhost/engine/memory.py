@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from modelhost.api import MemoryBudgetError
 from modelhost.api.backend import CacheLayout, KernelBackend
@@ -29,6 +29,7 @@ class MemoryPlan:
         max_model_len: tokens that one sequence can have.
         layout: blocks of every KV group.
         groups: the KV groups.
+        sizes: the value of every symbol in the largest step, and of ``block_size``.
     """
 
     weights: int
@@ -39,6 +40,7 @@ class MemoryPlan:
     max_model_len: int
     layout: CacheLayout
     groups: tuple[KVGroup, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -49,7 +51,10 @@ class MemoryPlan:
         """Tokens that the full-attention groups hold, or the largest group when there are none."""
         paged = [group for group in self.groups if not group.recurrent]
         full = [group for group in paged if group.window is None] or paged
-        return max(((self.layout.blocks[group.name] - 1) * self.layout.block_size for group in full), default=0)
+        return max((self._tokens(group) for group in full), default=0)
+
+    def _tokens(self, group: KVGroup) -> int:
+        return (self.layout.blocks[group.name] - 1) * group.tokens_per_block(self.layout.block_size)
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Label and text of every line of the printed plan."""
@@ -60,9 +65,9 @@ class MemoryPlan:
             if group.recurrent:
                 yield "recurrent states", f"{size} ({blocks - 1:,} slots, {group.bytes_per_slot:,} bytes each)"
             else:
-                tokens = f"{(blocks - 1) * self.layout.block_size:,} tokens"
+                each = "each" if group.stride == 1 else f"for every {group.stride}"
                 label = f"KV cache, {group.name.replace('_', ' ')}"
-                yield label, f"{size} ({tokens}, {group.bytes_per_token:,} bytes each)"
+                yield label, f"{size} ({self._tokens(group):,} tokens, {group.bytes_per_token:,} bytes {each})"
         yield "workspace", gib(self.workspace)
         yield "peak", gib(self.total)
         yield "budget", gib(self.available)
@@ -125,18 +130,25 @@ class _Planner:
         blocks = {group.name: int(self._sequence_blocks(group, length) * scale) + 1 for group in self.groups}
         layout = CacheLayout(self.config.block_size, blocks)
         cache = sum(blocks[g.name] * g.bytes_per_block(self.config.block_size) for g in self.groups)
-        workspace = self._workspace(length)
-        return MemoryPlan(self.weights, self.encoded, workspace, cache, self.available, length, layout, self.groups)
+        workspace, sizes = self._workspace(length), self._sizes(length)
+        return MemoryPlan(
+            self.weights, self.encoded, workspace, cache, self.available, length, layout, self.groups, sizes
+        )
 
     def _step_tokens(self, length: int) -> int:
         return min(self.config.max_num_batched_tokens, length * self.config.max_num_seqs)
 
     def _workspace(self, length: int) -> int:
-        """Of the largest step: a full budget of tokens, each sequence with one row of logits."""
-        sizes = {"T": self._step_tokens(length), "B": self.config.max_num_seqs, "S": self.config.max_num_seqs}
+        return self.backend.workspace_bytes(self.graph, self._sizes(length))
+
+    def _sizes(self, length: int) -> dict[str, int]:
+        """Of the largest step: a full budget of tokens, and a row of logits for every token that may be sampled."""
+        rows = self.config.max_num_seqs * (1 + self.config.num_speculative_tokens)
+        tokens = self._step_tokens(length)
+        sizes = {"T": tokens, "B": self.config.max_num_seqs, "S": min(rows, tokens)}
         sizes["block_size"] = self.config.block_size
-        sizes |= {f"blocks.{g.name}": -(-length // self.config.block_size) for g in self.groups}
-        return self.backend.workspace_bytes(self.graph, sizes)
+        size = self.config.block_size
+        return sizes | {f"blocks.{g.name}": -(-length // g.tokens_per_block(size)) for g in self.groups}
 
     def _sequence_blocks(self, group: KVGroup, length: int) -> int:
         return group.blocks_per_sequence(length, min(length, self._step_tokens(length)), self.config.block_size)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
-from modelhost.api import RequestError, TokenizerError
+from modelhost.api import ReasoningParser, RequestError, TokenizerError, ToolParser
 from modelhost.hub import resolve
-from modelhost.loading import PreparedModel, open_model, prepare_model
-from modelhost.plugins import Registry, boot
+from modelhost.loading import ModelSource, PreparedModel, create_speculator, open_model, prepare_model
+from modelhost.plugins import ModelTraits, ParserSelection, Registry, boot, select_parser
+from modelhost.text.chat_template import choose_template
 from modelhost.text.tokenizer import Tokenizer
+from modelhost.weights.checkpoint import Checkpoint
 
+from .chat import ChatOptions, GenerationRequest, chat_request, with_argument_objects
 from .config import EngineConfig
 from .engine import Engine
 from .prompts import Message, PromptInput, TokenizedPrompt, tokenize_prompt
@@ -47,9 +50,14 @@ class ServedModel:
         self.registry = registry if registry is not None else boot()
         self.config = config
         self.prepared: PreparedModel = prepare_model(open_model(resolve(model), self.registry), self.registry, config)
-        self.tokenizer = self._open_tokenizer(tokenizer)
+        self._speculator = create_speculator(self.prepared, self.registry, config)
+        self.tokenizer = open_tokenizer(self.prepared.source.checkpoint, tokenizer)
         self.chat_template = chat_template
         self._ids = itertools.count()
+        if config.tool_call_parser != "auto":
+            self.tool_parser  # noqa: B018 - a name that cannot be used is an error now, not at the first chat
+        if config.reasoning_parser != "auto":
+            self.reasoning_parser  # noqa: B018
 
     @cached_property
     def engine(self) -> Engine:
@@ -62,7 +70,20 @@ class ServedModel:
             eos_token_ids=self.tokenizer.eos_token_ids if self.tokenizer else (),
             tokenizer=self.tokenizer,
             length_dependent="lengths" in self.prepared.graph.inputs,
+            speculator=self._speculator,
         )
+
+    @cached_property
+    def tool_parser(self) -> ParserSelection[ToolParser]:
+        """What finds calls of tools in answers; errors as :func:`modelhost.plugins.select_parser`."""
+        traits = model_traits(self.prepared.source, self.tokenizer, self.chat_template, tools=True)
+        return select_parser(self.registry, ToolParser, self.config.tool_call_parser, traits)
+
+    @cached_property
+    def reasoning_parser(self) -> ParserSelection[ReasoningParser]:
+        """What separates reasoning from answers; errors as :func:`modelhost.plugins.select_parser`."""
+        traits = model_traits(self.prepared.source, self.tokenizer, self.chat_template)
+        return select_parser(self.registry, ReasoningParser, self.config.reasoning_parser, traits)
 
     def next_id(self) -> str:
         """A request id that was not used before."""
@@ -97,7 +118,7 @@ class ServedModel:
             raise TokenizerError("the model has no tokenizer, so it cannot chat; use generate with token ids")
         _check_messages(messages)
         text = self.tokenizer.apply_chat_template(
-            list(messages),
+            with_argument_objects(messages),
             tools=list(tools) if tools is not None else None,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
@@ -106,21 +127,83 @@ class ServedModel:
         )
         return TokenizedPrompt(self.tokenizer.encode(text, add_special_tokens=False), text)
 
-    def _open_tokenizer(self, other: str | None) -> Tokenizer | None:
-        if other is not None:
-            path = resolve(other)
-            if path.is_dir():
-                return Tokenizer.from_directory(path)
-            from modelhost.weights.encoding_table import EncodingTable
-            from modelhost.weights.open import open_checkpoint
+    def chat(
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template: str | None = None,
+        **options: Any,
+    ) -> GenerationRequest:
+        """The request for a conversation.
 
-            return Tokenizer.from_gguf(open_checkpoint(path, EncodingTable(())).config)
-        checkpoint = self.prepared.source.checkpoint
-        if checkpoint.format == "gguf":
-            return Tokenizer.from_gguf(checkpoint.config)
-        if not (checkpoint.path / "tokenizer.json").exists():
-            return None
-        return Tokenizer.from_directory(checkpoint.path)
+        Args:
+            params: how to sample; the checkpoint's defaults when ``None``.
+            options: fields of :class:`~modelhost.engine.chat.ChatOptions`.
+
+        Raises:
+            TokenizerError, RequestError: as :meth:`render`; also when ``options`` are malformed.
+            UnsupportedError: calls are wanted and no parser finds them, or the tool choice needs a grammar.
+            PluginError: several parsers fit the model, or one is broken.
+        """
+        chat = ChatOptions.parse(options).checked()
+        prompt = self.render(
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            tools=chat.tools or None,
+            chat_template=chat_template,
+            chat_template_kwargs=chat.template_options,
+        )
+        return chat_request(
+            prompt,
+            params or self.default_sampling_params(),
+            chat,
+            tokenizer=cast(Tokenizer, self.tokenizer),
+            tools=self.tool_parser if chat.wants_calls else None,
+            reasoning=self.reasoning_parser,
+        )
+
+
+def open_tokenizer(checkpoint: Checkpoint, other: str | None = None) -> Tokenizer | None:
+    """The tokenizer of a checkpoint, if it has one, or that of the directory, file or id ``other``.
+
+    Raises:
+        TokenizerError: it is corrupt.
+    """
+    if other is not None:
+        path = resolve(other)
+        if path.is_dir():
+            return Tokenizer.from_directory(path)
+        from modelhost.weights.encoding_table import EncodingTable
+        from modelhost.weights.open import open_checkpoint
+
+        return Tokenizer.from_gguf(open_checkpoint(path, EncodingTable(())).config)
+    if checkpoint.format == "gguf":
+        return Tokenizer.from_gguf(checkpoint.config)
+    if not (checkpoint.path / "tokenizer.json").exists():
+        return None
+    return Tokenizer.from_directory(checkpoint.path)
+
+
+def model_traits(
+    source: ModelSource, tokenizer: Tokenizer | None, chat_template: str | None = None, *, tools: bool = False
+) -> ModelTraits:
+    """What the parsers of a model are chosen by.
+
+    Args:
+        chat_template: replaces the checkpoint's.
+        tools: whether its chats have tools: some checkpoints have a template of its own for them.
+    """
+    templates = tokenizer.chat_templates if tokenizer is not None else {}
+    try:
+        template = choose_template(templates, chat_template, tools=tools)
+    except TokenizerError:
+        template = ""
+    chosen = source.selection.chosen
+    return ModelTraits(chosen.id, template, tokenizer, chosen.distribution)
 
 
 def _check_messages(messages: Sequence[Message]) -> None:

@@ -6,11 +6,29 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from modelhost.api import ModelHostError
+from modelhost.parsing.events import Event
 
 from .logprobs import Logprob
 
-FinishReason = Literal["stop", "length", "abort", "error"]
+FinishReason = Literal["stop", "length", "tool_calls", "abort", "error"]
 TokenLogprobs = dict[int, Logprob]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """The function that is called. ``arguments`` is JSON text; that of an answer that was cut off may be incomplete."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool, in OpenAI's form. ``id`` is the model's own where it writes one."""
+
+    id: str
+    function: FunctionCall
+    type: Literal["function"] = "function"
 
 
 @dataclass(slots=True)
@@ -19,14 +37,18 @@ class CompletionOutput:
 
     Attributes:
         index: of the answer among the ``n`` that were asked for.
-        text: the answer so far.
+        text: the answer so far, as it was generated.
         token_ids: its tokens.
         cumulative_logprob: sum of the tokens' log-probabilities, when they were asked for.
         logprobs: for each token the log-probabilities by token id, when they were asked for.
-        finish_reason: ``"stop"`` (end of sequence, stop token or stop string), ``"length"``, ``"abort"`` or
-            ``"error"``; ``None`` while the answer goes on.
+        finish_reason: ``"stop"`` (end of sequence, stop token or stop string), ``"length"``, ``"tool_calls"`` (as
+            ``"stop"``, with calls that were not forced on a named tool), ``"abort"`` or ``"error"``; ``None`` while the
+            answer goes on.
         stop_reason: the stop token or string that ended it, if one did.
         delta: the text that is new since the last output.
+        reasoning, content: what the text holds besides markup, of answers in a chat; ``None`` where there is none.
+        tool_calls: the calls in it.
+        events: what is new in these three since the last output.
     """
 
     index: int
@@ -37,6 +59,15 @@ class CompletionOutput:
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
     delta: str = ""
+    reasoning: str | None = None
+    content: str | None = None
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def begin_step(self) -> None:
+        """Nothing is new yet."""
+        self.delta = ""
+        self.events = []
 
     @property
     def finished(self) -> bool:

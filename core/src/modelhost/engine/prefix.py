@@ -23,6 +23,11 @@ class PrefixHashes:
         self._hashes: list[bytes] = []
         self._salt = salt
 
+    @property
+    def prompt_length(self) -> int:
+        """Tokens of the sequence's prompt."""
+        return self._request.prompt_length
+
     def __getitem__(self, block: int) -> bytes:
         """The hash of the prefix that ends with block number ``block``, which is whole."""
         while len(self._hashes) <= block:

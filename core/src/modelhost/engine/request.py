@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from modelhost.api.speculator import Draft
+
 from .sampling_params import SamplingParams
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class Request:
         computed: tokens whose keys and values are in the cache. Written by the scheduler and the engine.
         cached: prompt tokens that were in the cache when the request was first scheduled. Written by the scheduler.
         status: written by the scheduler.
+        draft: tokens proposed after the last one, not yet verified. Written by speculation.
     """
 
     id: str
@@ -41,6 +44,7 @@ class Request:
     computed: int = 0
     cached: int = 0
     status: Status = "waiting"
+    draft: Draft | None = None
 
     @property
     def prompt_length(self) -> int:
@@ -52,6 +56,14 @@ class Request:
         return len(self.prompt_token_ids) + len(self.output_token_ids)
 
     def tokens(self, start: int, end: int) -> list[int]:
-        """Tokens ``start .. end-1`` of prompt and answer together."""
-        prompt = self.prompt_length
-        return self.prompt_token_ids[start:end] + self.output_token_ids[max(0, start - prompt) : max(0, end - prompt)]
+        """Tokens ``start .. end-1`` of prompt, answer and draft together."""
+        prompt, length = self.prompt_length, self.length
+        tokens = self.prompt_token_ids[start:end] + self.output_token_ids[max(0, start - prompt) : max(0, end - prompt)]
+        if self.draft is not None and end > length:
+            tokens += list(self.draft.token_ids)[max(0, start - length) : end - length]
+        return tokens
+
+    @property
+    def draft_length(self) -> int:
+        """Tokens in the draft."""
+        return 0 if self.draft is None else len(self.draft.token_ids)

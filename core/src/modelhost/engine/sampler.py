@@ -134,10 +134,13 @@ class Sampler:
     def _finish(self, logits: Logits, adjusted: Logits, state: SamplingState) -> Sampled:
         params = state.params
         token_id = int(adjusted.argmax()) if params.is_greedy else choose(adjusted, params, state.generator.random())
+        return self.record(logits, state, token_id)
+
+    def record(self, logits: Logits, state: SamplingState, token_id: int) -> Sampled:
+        """Take note of ``token_id``, chosen for the row ``logits``, as part of the output."""
         state.adjuster.append(token_id)
-        if params.logprobs is None:
-            return Sampled(token_id)
-        return Sampled(token_id, top_logprobs(logits, token_id, params.logprobs, self._tokenizer))
+        count = state.params.logprobs
+        return Sampled(token_id, None if count is None else top_logprobs(logits, token_id, count, self._tokenizer))
 
 
 def distribution(logits: Logits, state: SamplingState) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

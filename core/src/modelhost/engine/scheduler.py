@@ -25,7 +25,12 @@ class Chunk:
     @property
     def last(self) -> bool:
         """After this chunk all tokens are computed, so the next one can be sampled."""
-        return self.end == self.request.length
+        return self.end >= self.request.length
+
+    @property
+    def draft_length(self) -> int:
+        """How many of its tokens are a draft."""
+        return max(0, self.end - self.request.length)
 
 
 class Scheduler:
@@ -81,7 +86,8 @@ class Scheduler:
 
     def _make_room(self, request: Request, count: int) -> bool:
         """Allocate, preempting the requests of lowest rank; false when ``request`` itself had to go."""
-        while not self.cache.allocate(request.id, request.computed, count):
+        keep_state = request.draft_length > 0
+        while not self.cache.allocate(request.id, request.computed, count, keep_state=keep_state):
             victim = self._victim()
             self._preempt(victim)
             if victim is request:
@@ -95,6 +101,7 @@ class Scheduler:
         self.running.remove(request)
         self.cache.free(request.id)
         request.computed = 0
+        request.draft = None
         request.status = "waiting"
         self.preemptions += 1
         bisect.insort_left(self.waiting, request, key=self._rank)
@@ -117,7 +124,7 @@ class Scheduler:
 
     def _chunk_size(self, request: Request, budget: int) -> int:
         """How many tokens to run next. Ends with a whole block where a snapshot is to be kept there."""
-        end = min(request.length, request.computed + budget)
+        end = min(request.length + request.draft_length, request.computed + budget)
         size = self.cache.block_size
         whole = min(end, request.length - 1) // size * size
         if self.cache.keeps_snapshots and whole > request.computed:

@@ -1,0 +1,1 @@
+"""N-gram speculation for modelhost."""
