@@ -168,6 +168,75 @@ def test_a_refusal_that_names_nothing() -> None:
         _run("refuses an unknown device", make)
 
 
+class _AlteredStates(ReferenceBackend):
+    """The reference with something done to its states before every step."""
+
+    change: Callable[[np.ndarray, Mapping[str, np.ndarray]], None]
+
+    def compile(self, graph: Graph, load: Callable[[Parameter], Weight], cache: CacheLayout) -> ReferenceExecutable:
+        executable = super().compile(graph, load, cache)
+        run, states = executable.run, [executable.constants[state] for state in graph.states.values()]
+
+        def altered(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            for state in states:
+                self.change(state, inputs)
+            return run(inputs)
+
+        executable.run = altered  # type: ignore[method-assign]
+        return executable
+
+
+RECURRENT = ("causal_convolution[7 channels, 4 taps, bias and silu]", "gated_delta_rule[shared keys]")
+
+
+@pytest.mark.parametrize("case", RECURRENT)
+def test_new_sequences_that_start_from_what_they_read(case: str) -> None:
+    class Wrong(_AlteredStates):
+        """Feigns tokens before the first."""
+
+        def compile(self, graph: Graph, load: Any, cache: CacheLayout) -> ReferenceExecutable:
+            executable = super().compile(graph, load, cache)
+            run = executable.run
+            executable.run = lambda inputs: run(  # type: ignore[method-assign]
+                {**inputs, "context_lengths": inputs["context_lengths"] + np.int32(1)}
+            )
+            return executable
+
+        change = staticmethod(lambda state, inputs: None)
+
+    with pytest.raises(ConformanceError, match=r"step 1 of 38 tokens: output 'output.0' is off by"):
+        _run(case, Wrong)
+
+
+@pytest.mark.parametrize("case", RECURRENT)
+def test_states_that_are_written_where_they_were_read(case: str) -> None:
+    class Wrong(_AlteredStates):
+        @staticmethod
+        def change(state: np.ndarray, inputs: Mapping[str, np.ndarray]) -> None:
+            state[inputs["read_slots.recurrent"]] *= np.float32(1.1)
+
+    with pytest.raises(ConformanceError, match=r"is off by"):
+        _run(case, Wrong)
+
+
+def test_snapshots_that_are_lost() -> None:
+    class Wrong(_AlteredStates):
+        """Right as long as no state is read twice."""
+
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__(**arguments)
+            self.left: list[int] = []
+
+        def change(self, state: np.ndarray, inputs: Mapping[str, np.ndarray]) -> None:
+            state[self.left] = 7.0
+            moved = inputs["read_slots.recurrent"] != inputs["write_slots.recurrent"]
+            moved &= inputs["context_lengths"] > np.diff(inputs["sequence_starts"])
+            self.left = inputs["read_slots.recurrent"][moved].tolist()
+
+    with pytest.raises(ConformanceError, match=r"step 6 of 10 tokens: output 'output.0' is off by"):
+        _run("gated_delta_rule[one head]", Wrong)
+
+
 def test_expected_failures_become_strict_xfails() -> None:
     parameters = backend_checks(ReferenceBackend, expected_failures={"add[two]": "no addition yet"})
     marked = {parameter.id: parameter.marks for parameter in parameters if parameter.marks}

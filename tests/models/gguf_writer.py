@@ -39,11 +39,18 @@ def write_gguf(path: Path, checkpoint: Path, architecture: str, *, quantized: bo
     return path
 
 
-def dequantized(directory: Path, checkpoint: Path) -> Path:
-    """A copy of ``checkpoint`` whose matrices hold the values that Q8_0 leaves of them."""
+def dequantized(directory: Path, checkpoint: Path, *, only: str = "") -> Path:
+    """A copy of ``checkpoint`` whose matrices hold the values that Q8_0 leaves of them.
+
+    Args:
+        only: part of the names of those that are meant.
+    """
     directory.mkdir()
     tensors = load_file(checkpoint / "model.safetensors")
-    rounded = {n: dequantize(quantize(v, Q8_0), Q8_0) if v.ndim > 1 else v for n, v in tensors.items()}
+    rounded = {
+        n: dequantize(quantize(v, Q8_0), Q8_0) if v.ndim == 2 and only in n and "visual" not in n else v
+        for n, v in tensors.items()
+    }
     save_file(rounded, directory / "model.safetensors", metadata={"format": "pt"})
     (directory / "config.json").write_text((checkpoint / "config.json").read_text())
     return directory
@@ -69,6 +76,17 @@ def _write_metadata(writer: gguf.GGUFWriter, architecture: str, config: dict[str
         _write_scaling(writer, rope)
     if architecture == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+    if architecture in {"qwen3moe", "glm4"}:
+        writer.add_key_length(config["head_dim"])
+        writer.add_value_length(config["head_dim"])
+    if architecture == "glm4":
+        writer.add_rope_dimension_count(int(config["head_dim"] * rope["partial_rotary_factor"]))
+    if architecture == "qwen3moe":
+        writer.add_expert_count(config.get("num_experts", config.get("num_local_experts")))
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if "kv_lora_rank" in config:
+        write_latent_metadata(writer, config)
     if config.get("final_logit_softcapping"):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     if architecture in {"gemma2", "gemma3"}:
@@ -93,18 +111,77 @@ def _write_scaling(writer: gguf.GGUFWriter, rope: dict[str, Any]) -> None:
 def _tensors(checkpoint: Path, architecture: str, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
     kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(kind, config["num_hidden_layers"])
-    for name, values in load_file(checkpoint / "model.safetensors").items():
+    for name, values in stacked_experts(load_file(checkpoint / "model.safetensors")):
+        if "kv_b_proj" in name:
+            yield from split_up_projection(name.split(".")[2], values, config)
+            continue
         if architecture == "llama" and "q_proj" in name:
             values = _permuted(values, config["num_attention_heads"])
         elif architecture == "llama" and "k_proj" in name:
             values = _permuted(values, config["num_key_value_heads"])
         elif architecture.startswith("gemma") and name.endswith("norm.weight"):
             values = values + 1
+        if name.endswith("e_score_correction_bias"):
+            name = name.replace("_bias", ".bias")
         stored = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert stored is not None, name
         yield stored, np.ascontiguousarray(values, np.float32)
     if architecture == "llama" and config["rope_parameters"]["rope_type"] == "llama3":
         yield "rope_freqs.weight", _llama3_factors(config)
+
+
+def stacked_experts(tensors: dict[str, Array]) -> Iterator[tuple[str, Array]]:
+    """The tensors, those of experts stacked in order of the experts."""
+    experts: dict[str, dict[int, Array]] = {}
+    for name, values in tensors.items():
+        prefix, found, rest = name.partition(".experts.")
+        if not found:
+            yield name, values
+            continue
+        number, _, projection = rest.partition(".")
+        experts.setdefault(f"{prefix}.experts.{projection}", {})[int(number)] = values
+    for name, each in experts.items():
+        yield name, np.stack([each[number] for number in range(len(each))])
+
+
+def write_latent_metadata(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    """Keys of latent attention, of experts and of an indexer."""
+    rope = config["rope_parameters"]
+    writer.add_head_count_kv(1)
+    if config.get("q_lora_rank"):
+        writer.add_q_lora_rank(config["q_lora_rank"])
+    writer.add_kv_lora_rank(config["kv_lora_rank"])
+    writer.add_key_length(config["kv_lora_rank"] + config["qk_rope_head_dim"])
+    writer.add_value_length(config["kv_lora_rank"])
+    writer.add_key_length_mla(config["qk_nope_head_dim"] + config["qk_rope_head_dim"])
+    writer.add_value_length_mla(config["v_head_dim"])
+    writer.add_rope_dimension_count(config["qk_rope_head_dim"])
+    if rope.get("mscale_all_dim"):
+        writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+    writer.add_leading_dense_block_count(config.get("first_k_dense_replace", 1))
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    writer.add_expert_count(config["n_routed_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    if config.get("norm_topk_prob"):
+        writer.add_expert_weights_norm(True)
+    if config.get("n_group"):
+        writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_group_used_count(config["topk_group"])
+    if "index_topk" in config:
+        writer.add_indexer_head_count(config["index_n_heads"])
+        writer.add_indexer_key_length(config["index_head_dim"])
+        writer.add_indexer_top_k(config["index_topk"])
+        writer.add_array(f"{writer.arch}.attention.indexer.types", [kind == "full" for kind in config["indexer_types"]])
+
+
+def split_up_projection(layer: str, values: Array, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
+    """The rows that make keys, transposed for each head, and those that make values."""
+    heads = values.reshape(config["num_attention_heads"], -1, values.shape[1])
+    keys, made = np.split(heads, [config["qk_nope_head_dim"]], axis=1)
+    yield f"blk.{layer}.attn_k_b.weight", np.ascontiguousarray(keys.swapaxes(1, 2))
+    yield f"blk.{layer}.attn_v_b.weight", np.ascontiguousarray(made)
 
 
 def _permuted(values: Array, heads: int) -> Array:

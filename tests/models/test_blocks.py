@@ -8,15 +8,20 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from modelhost.api import GraphError
 from modelhost.api.backend import CacheLayout
-from modelhost.api.blocks import Attention, GatedMLP, PreNormLayer, RMSNorm
-from modelhost.api.model import DecoderConfig, DecoderLM, RopeParameters, RotaryEmbedding, Step, Tensor, trace
+from modelhost.api.blocks import Attention, Embedding, GatedMLP, PreNormLayer, RMSNorm
+from modelhost.api.model import CausalLM, DecoderConfig, DecoderLM, RopeParameters, RotaryEmbedding, Step, Tensor, trace
 from modelhost.api.weight import Weight
+from modelhost.graph import ops
+from modelhost.graph.graph import Graph
+from modelhost.graph.operation import tracing
 from modelhost.reference import ReferenceBackend
 from modelhost.testing.checkpoints import random_tensor
 from modelhost.weights.decode import f32
 
 HIDDEN, VOCAB = 6, 11
+LIMIT = 0.2
 FIELDS: dict[str, Any] = {"vocab_size": VOCAB, "hidden_size": HIDDEN, "intermediate_size": 10, "num_hidden_layers": 1}
 FIELDS |= {"num_attention_heads": 1, "num_key_value_heads": 1, "rms_norm_eps": 1e-5}
 TOKENS = np.array([4, 9, 0], np.int32)
@@ -29,7 +34,7 @@ class Zero:
         return x
 
 
-def run(model: DecoderLM, values: dict[str, npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+def run(model: CausalLM, values: dict[str, npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
     def load(parameter: Any) -> Weight:
         array = values[parameter.name]
         blocks = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape[:-1], -1)
@@ -45,7 +50,7 @@ def run(model: DecoderLM, values: dict[str, npt.NDArray[np.float32]]) -> npt.NDA
     return executable.run({name: inputs[name].astype(np.int32) for name in graph.inputs})["logits"]
 
 
-def parameters(model: DecoderLM) -> dict[str, npt.NDArray[np.float32]]:
+def parameters(model: CausalLM) -> dict[str, npt.NDArray[np.float32]]:
     rng = np.random.default_rng(0)
     return {name: random_tensor(name, parameter.sizes, rng) for name, parameter in model.named_parameters()}
 
@@ -91,6 +96,54 @@ def test_pre_norm_layer(offset: float) -> None:
     x = x + project("mlp.down_proj", np.maximum(project("mlp.gate_proj", y), 0) * project("mlp.up_proj", y))
     expected = normed(x, values["model.norm.weight"]) @ values["lm_head.weight"].T
     np.testing.assert_allclose(run(model, values), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_rotation_with_an_offset_undone() -> None:
+    """Rotated at p - 3 and back at p, a vector is rotated by -3, wherever it is."""
+
+    class Rotating(CausalLM):
+        def __init__(self) -> None:
+            self.embed_tokens = Embedding(VOCAB, HIDDEN)
+            self._rotary = RotaryEmbedding(RopeParameters(), HIDDEN, 16, interleaved=True)
+
+        def forward(self, step: Step) -> Tensor:
+            x = ops.reshape(self.embed_tokens(step), shape=step.shape(1, HIDDEN))
+            turned = self._rotary(self._rotary(x, step, offset=-3), step, back=True)
+            return ops.take_rows(ops.reshape(turned, shape=step.shape(HIDDEN)), step.logit_rows)
+
+    model = Rotating()
+    values = parameters(model)
+    pairs = values["embed_tokens.weight"][TOKENS].reshape(len(TOKENS), -1, 2)
+    angles = -3 * 10000.0 ** (-np.arange(HIDDEN // 2) / (HIDDEN // 2))
+    cos, sin = np.cos(angles), np.sin(angles)
+    wanted = np.stack([pairs[..., 0] * cos - pairs[..., 1] * sin, pairs[..., 1] * cos + pairs[..., 0] * sin], axis=-1)
+    np.testing.assert_allclose(run(model, values), wanted.reshape(len(TOKENS), -1), rtol=1e-4, atol=1e-5)
+
+
+def test_what_depends_on_the_length_cannot_be_undone() -> None:
+    rotary = RotaryEmbedding(RopeParameters(rope_type="dynamic", factor=2.0), HIDDEN, 16)
+    graph = Graph("test")
+    with tracing(graph), pytest.raises(GraphError, match="rope_type 'dynamic' can be neither offset nor undone"):
+        step = Step(graph, "float32")
+        rotary(Tensor("float32", step.shape(1, HIDDEN)), step, back=True)
+
+
+def test_limits_of_a_gated_mlp() -> None:
+    class Limited(CausalLM):
+        def __init__(self) -> None:
+            self.embed_tokens = Embedding(VOCAB, HIDDEN)
+            self.mlp = GatedMLP(HIDDEN, 9, activation="relu", limit=LIMIT)
+
+        def forward(self, step: Step) -> Tensor:
+            return ops.take_rows(self.mlp(self.embed_tokens(step)), step.logit_rows)
+
+    model = Limited()
+    values = parameters(model)
+    x = values["embed_tokens.weight"][TOKENS]
+    gate, up = (x @ values[f"mlp.{name}_proj.weight"].T for name in ("gate", "up"))
+    assert (gate > LIMIT).any() and (np.abs(up) > LIMIT).any()
+    inner = np.maximum(np.minimum(gate, LIMIT), 0) * np.clip(up, -LIMIT, LIMIT)
+    np.testing.assert_allclose(run(model, values), inner @ values["mlp.down_proj.weight"].T, rtol=1e-4, atol=1e-5)
 
 
 def rotated(x: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -232,7 +232,7 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     (
         "LlamaForCausalLM",
         SIZES | {"hidden_act": "mish"},
-        "hidden_act: Input should be 'silu', 'gelu', 'gelu_tanh' or 'relu', got 'mish'",
+        "hidden_act: Input should be 'silu', 'gelu', 'gelu_tanh', 'relu', 'sigmoid' or 'softplus', got 'mish'",
     ),
     (
         "LlamaForCausalLM",

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from modelhost.testing.architecture import ArchitectureCase
+from modelhost.testing.transformers_reference import TransformersReference, save_random
 
 from .cases import GEMMA, SMALL, WIDE
-from .transformers_reference import TransformersReference, save_random
 
 WINDOWED = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
 LAYERS = {"num_hidden_layers": 7, "sliding_window": 5}

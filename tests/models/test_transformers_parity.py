@@ -14,9 +14,9 @@ import pytest
 from modelhost.api.backend import KernelBackend
 from modelhost.reference import ReferenceBackend
 from modelhost.testing.architecture import ArchitectureCase
+from modelhost.testing.transformers_reference import TransformersReference, save_random
 
 from .cases import CASES
-from .transformers_reference import TransformersReference, save_random
 
 PROMPT_LENGTHS = (1, 7, 13, 22)
 """Below and above the windows and the original lengths of the cases."""
@@ -28,6 +28,17 @@ ARCHITECTURES = (
     "GemmaForCausalLM",
     "Gemma2ForCausalLM",
     "Gemma3ForCausalLM",
+    "KimiLinearForCausalLM",
+    "Qwen3_5ForConditionalGeneration",
+    "Qwen3_5MoeForConditionalGeneration",
+    "Qwen3MoeForCausalLM",
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "DeepseekV32ForCausalLM",
+    "DeepseekV4ForCausalLM",
+    "Glm4ForCausalLM",
+    "Glm4MoeLiteForCausalLM",
+    "GlmMoeDsaForCausalLM",
 )
 
 
@@ -56,12 +67,13 @@ def _reference(checkpoint: Path) -> TransformersReference:
 def _checks(name: str, backend: str) -> Iterator[Any]:
     architecture, _, fields = CASES[name]
     rng = np.random.default_rng(7)
+    vocabulary = fields.get("text_config", fields)["vocab_size"]
     case = ArchitectureCase(
         architecture,
         checkpoint=partial(_checkpoint, name),
         reference=_reference,
         backend=_torch_backend if backend == "torch" else ReferenceBackend,
-        prompts=[rng.integers(0, fields["vocab_size"], length).tolist() for length in PROMPT_LENGTHS],
+        prompts=[rng.integers(0, vocabulary, length).tolist() for length in PROMPT_LENGTHS],
     )
     for check in case.checks():
         yield pytest.param(check.values[0], id=f"{name}-{backend}-{check.id}", marks=check.marks)

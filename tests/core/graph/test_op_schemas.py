@@ -102,7 +102,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "unknown activation": (
         lambda: ops.activation(X, kind="mish"),  # type: ignore[arg-type]
-        "activation: kind must be one of ['gelu', 'gelu_tanh', 'relu', 'silu'], got 'mish'; "
+        "activation: kind must be one of ['gelu', 'gelu_tanh', 'relu', 'sigmoid', 'silu', 'softplus'], got 'mish'; "
         "operands: x = x: float32[T, 8]",
     ),
     "gate of other shape": (

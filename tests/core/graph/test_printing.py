@@ -51,5 +51,6 @@ def test_long_attributes_are_cut() -> None:
     with tracing(graph):
         ops.rope_table(Tensor("int32", (T,), "positions"), frequencies=tuple(0.5**i for i in range(64)))
     assert str(graph.nodes[0]) == (
-        "%0: float32[T, 128] = rope_table(positions, frequencies=(1.0, 0.5, 0.25, 0.125, 0.0625, 0.031..., scale=1.0)"
+        "%0: float32[T, 128] = rope_table(positions, frequencies=(1.0, 0.5, 0.25, 0.125, 0.0625, 0.031..., scale=1.0, "
+        "offset=0)"
     )

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from modelhost.graph.ops import OPS
 from modelhost.reference import KERNELS
-from modelhost.reference.kernels import PagedCache
+from modelhost.reference.registry import PagedCache
 
 Array = np.ndarray
 RNG = np.random.default_rng(0)
@@ -51,6 +51,8 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "relu": F.relu,
+    "sigmoid": torch.sigmoid,
+    "softplus": F.softplus,
 }
 
 
@@ -70,6 +72,8 @@ def test_elementwise(shape: tuple[int, ...]) -> None:
     _close(KERNELS["add"](x, y), x.astype(np.float64) + y)
     _close(KERNELS["multiply"](x, y), x.astype(np.float64) * y)
     _close(KERNELS["scale"](x, factor=5.3), x * np.float64(np.float32(5.3)))
+    factors = x[..., :1] + np.float32(2)
+    _close(KERNELS["scale_rows"](y, factors), y.astype(np.float64) * factors)
     _close(KERNELS["soft_cap"](x, cap=0.5), 0.5 * np.tanh(x.astype(np.float64) / 0.5))
     _close(KERNELS["cast"](x, dtype="bfloat16"), x)
 
@@ -85,6 +89,14 @@ def test_norms(shape: tuple[int, ...], offset: float) -> None:
     total, normed = KERNELS["add_rms_norm"](x, residual, weight, **attributes)
     _close(total, x + residual)
     _close(normed, F.rms_norm(torch.tensor(x + residual), shape[-1:], factors, 1e-5))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_layer_norm(shape: tuple[int, ...]) -> None:
+    x, weight, bias = _random(*shape, scale=3.0) + 5, _random(shape[-1]), _random(shape[-1])
+    wide = [torch.tensor(values).double() for values in (x, weight, bias)]
+    _close(KERNELS["layer_norm"](x, weight, bias, eps=1e-5), F.layer_norm(wide[0], shape[-1:], *wide[1:], 1e-5), 1e-5)
+    _close(KERNELS["layer_norm"](x, None, None, eps=1e-5), F.layer_norm(wide[0], shape[-1:], eps=1e-5), 1e-5)
 
 
 def test_rope_tables() -> None:
@@ -126,6 +138,7 @@ def test_shapes() -> None:
     _close(KERNELS["reshape"](x, shape=(4, 2, 3)), x.reshape(4, 2, 3))
     for part, wanted in zip(KERNELS["split"](x, sizes=(1, 2, 3)), (x[:, :1], x[:, 1:3], x[:, 3:]), strict=True):
         _close(part, wanted)
+    _close(KERNELS["concatenate"](x[:, :2], x[:, 2:]), x)
     _close(KERNELS["take_rows"](x, np.array([3, 3, 0], np.int32)), x[[3, 3, 0]])
 
 

@@ -51,3 +51,18 @@ def test_split_into_one_piece_is_the_tensor_itself() -> None:
         graph.outputs = {"out": piece}
     executable = ReferenceBackend().compile(graph, RandomWeights(), CacheLayout(4, {}))
     assert executable.run({"ids": np.arange(2, dtype=np.int32)})["out"].shape == (2, 3)
+
+
+def test_a_kernel_of_a_subclass() -> None:
+    class Doubled(ReferenceBackend):
+        name = "doubled"
+        kernels = {**ReferenceBackend.kernels, "embed": lambda ids, table, *, dtype: 2 * table[ids]}  # noqa: RUF012
+
+    inputs = {"ids": np.arange(2, dtype=np.int32)}
+    plain, doubled = (
+        backend.compile(_graph(), RandomWeights(), CacheLayout(4, {})).run(inputs)["out"]
+        for backend in (ReferenceBackend(), Doubled())
+    )
+    assert np.array_equal(doubled, 2 * plain)
+    with pytest.raises(UnsupportedError, match=r"^the doubled backend runs on cpu in float32 only, not on cuda"):
+        Doubled(device="cuda")

@@ -51,6 +51,20 @@ def test_parameters_get_their_tensors(checkpoint: Checkpoint) -> None:
     assert np.shares_memory(weights["head"].blocks, weights["embed"].blocks)
 
 
+def test_dimensions_of_one_do_not_count(model_dir: Path, encodings: EncodingTable) -> None:
+    """As convolutions ``[channels, 1, width]`` and rates ``[1, 1, heads, 1]`` are stored."""
+    stored = {"conv": np.arange(6, dtype=np.float32).reshape(2, 1, 3), "rate": np.ones((1, 1, 4, 1), np.float32)}
+    save_file(stored, model_dir / "model.safetensors")
+    checkpoint = open_checkpoint(model_dir, encodings)
+    wanted = {"conv": Source("conv", shape=(2, 3)), "rate": Source("rate", shape=(4,))}
+    verify(checkpoint, wanted)
+    weights = {parameter: fetch(checkpoint, source) for parameter, source in wanted.items()}
+    assert weights["conv"].dequantize().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert weights["rate"].dequantize().tolist() == [1, 1, 1, 1]
+    with pytest.raises(WeightError, match=r"conv: wanted shape \(3, 2\), found \(2, 1, 3\)"):
+        verify(checkpoint, wanted | {"conv": Source("conv", shape=(3, 2))})
+
+
 def test_every_problem_is_reported_at_once(checkpoint: Checkpoint) -> None:
     wanted = {
         "a": Source("embed.weight", shape=(3, 4)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from modelhost.graph.arena import plan_arena
-from modelhost.graph.cache import CacheSpec
+from modelhost.graph.cache import CacheSpec, RecurrentSpec, block_entries
 from modelhost.graph.graph import Graph, Node
 from modelhost.graph.operation import Operation
 from modelhost.graph.sizes import bind_symbols
@@ -31,12 +31,14 @@ __all__ = [
     "Node",
     "Operation",
     "Parameter",
+    "RecurrentSpec",
     "State",
     "Symbol",
     "Tensor",
     "Weight",
     "available_memory",
     "bind_symbols",
+    "block_entries",
     "evaluate",
     "plan_arena",
 ]
@@ -47,7 +49,7 @@ class CacheLayout:
     """Size of the paged cache.
 
     Attributes:
-        block_size: tokens in a block.
+        block_size: tokens in a block. Caches with a stride have :func:`block_entries` entries in a block.
         blocks: number of blocks of each KV group, by group name. Block 0 is never handed to a sequence.
     """
 

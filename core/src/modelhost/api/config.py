@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 LayerType = Literal["full_attention", "sliding_attention"]
+_OF_TOP_LEVEL = ("tie_word_embeddings",)
 _ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh", "swish": "silu"}
 
 
@@ -95,11 +96,17 @@ class ModelConfig(BaseModel):
 
     @classmethod
     def from_huggingface(cls, info: CheckpointInfo, where: str) -> Self:
-        """From the dictionary of a config.json; a nested ``text_config`` is taken when the top level has no sizes."""
-        raw = info.config
-        if "hidden_size" not in raw and isinstance(raw.get("text_config"), Mapping):
-            raw = {**raw, **raw["text_config"]}
-        return cls.parse(cls.huggingface_fields(raw), where, cls.huggingface_paths(raw))
+        """From the dictionary of a config.json; a nested ``text_config`` is taken when it states sizes.
+
+        Whether the embeddings are tied is read from the top level where that says it, as transformers does.
+        """
+        raw, nested = info.config, info.config.get("text_config")
+        if not isinstance(nested, Mapping) or "hidden_size" not in nested:
+            return cls.parse(cls.huggingface_fields(raw), where, cls.huggingface_paths(raw))
+        flat = {**raw, **nested, **{name: raw[name] for name in _OF_TOP_LEVEL if name in raw}}
+        paths = {name: f"text_config.{name}" for name in {*cls.model_fields, *nested} - {*_OF_TOP_LEVEL}}
+        paths |= {field: f"text_config.{path}" for field, path in cls.huggingface_paths(flat).items()}
+        return cls.parse(cls.huggingface_fields(flat), where, paths)
 
     @classmethod
     def from_gguf(cls, info: CheckpointInfo, where: str) -> Self:

@@ -21,25 +21,33 @@ from .config import (
     PositiveFloat,
     PositiveInt,
 )
+from .latent_config import GGUF_LATENT_NAMES, IndexedAttentionConfig, LatentAttentionConfig, latent_pieces
 from .module import Module
+from .moe_config import GGUF_MOE_NAMES, MoEConfig
 from .rope import RopeParameters, RotaryEmbedding
 from .step import Step
-from .weight import Weight
+from .weight import Pieces, Weight
 
 __all__ = [
     "GGUF_DECODER_NAMES",
+    "GGUF_LATENT_NAMES",
+    "GGUF_MOE_NAMES",
     "CausalLM",
     "CheckpointInfo",
     "Decoder",
     "DecoderConfig",
     "DecoderLM",
     "Embedding",
+    "IndexedAttentionConfig",
+    "LatentAttentionConfig",
     "LayerType",
     "Linear",
     "MixedAttentionConfig",
+    "MoEConfig",
     "ModelConfig",
     "Module",
     "Parameter",
+    "Pieces",
     "PositiveFloat",
     "PositiveInt",
     "RopeParameters",
@@ -49,6 +57,7 @@ __all__ = [
     "Tensor",
     "Weight",
     "head",
+    "latent_pieces",
     "trace",
 ]
 
@@ -109,27 +118,43 @@ class CausalLM(Module):
 
     Attributes:
         config_class: reads and validates the checkpoint's configuration.
-        gguf_names: module path to GGUF tensor name, ``{}`` standing for the layer's number.
-        ignored_tensors: patterns of tensors in checkpoints that are not parameters.
+        gguf_names: module path to GGUF tensor name without its last part, or a parameter's whole name to a tensor's
+            whole name; ``{}`` stands for the layer's number.
+        ignored_tensors: patterns of tensors in checkpoints that are not parameters; set on the instance where they
+            depend on the configuration.
     """
 
     config_class: ClassVar[type[ModelConfig]] = DecoderConfig
     gguf_names: ClassVar[Mapping[str, str]] = GGUF_DECODER_NAMES
-    ignored_tensors: ClassVar[tuple[str, ...]] = ("*.rotary_emb.inv_freq", "rope_freqs.weight", "rope_factors_*.weight")
+    ignored_tensors: tuple[str, ...] = ("*.rotary_emb.inv_freq", "rope_freqs.weight", "rope_factors_*.weight")
 
     def forward(self, step: Step) -> Tensor:
         """Logits ``[S, vocab_size]`` of the rows that the step asks for."""
         raise NotImplementedError
 
+    def huggingface_names(self, parameter: str) -> tuple[str, ...]:
+        """The names that ``parameter`` may have in a Hugging Face checkpoint, tried in order; its own by default."""
+        return (parameter,)
+
     def gguf_name(self, parameter: str) -> str:
         """The tensor of a GGUF file that holds ``parameter``."""
-        module, _, leaf = parameter.rpartition(".")
-        template = self.gguf_names.get(re.sub(r"\.\d+\.", ".{}.", module), module)
-        layers = re.findall(r"\.(\d+)\.", module)
-        return f"{template.format(*layers)}.{leaf}"
+        layers = re.findall(r"\.(\d+)\.", parameter)
+        pattern = re.sub(r"\.\d+\.", ".{}.", parameter)
+        if pattern in self.gguf_names:
+            return self.gguf_names[pattern].format(*layers)
+        module, _, leaf = pattern.rpartition(".")
+        return f"{self.gguf_names.get(module, module).format(*layers)}.{leaf}"
+
+    def huggingface_transform(self, parameter: str) -> Transform | None:
+        """A change that ``parameter`` needs when it comes from a Hugging Face checkpoint; none by default."""
+        return None
 
     def gguf_transform(self, parameter: str) -> Transform | None:
         """A change that ``parameter`` needs when it comes from a GGUF file; none by default."""
+        return None
+
+    def gguf_pieces(self, parameter: str) -> Pieces | None:
+        """What ``parameter`` is made of in a GGUF file that has not its :meth:`gguf_name`; nothing by default."""
         return None
 
 

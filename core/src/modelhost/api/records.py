@@ -129,16 +129,44 @@ class Encoding(Record):
 
 @dataclass(frozen=True, slots=True)
 class ToolParser(Record):
-    """An incremental parser of tool calls in generated text."""
+    """An incremental parser of tool calls in generated text. ``target`` is a format, see ``modelhost.api.parsing``.
+
+    Attributes:
+        architectures: architectures whose models write the format, as in config.json.
+        template: texts that a chat template holds when its model writes the format; all of them must be in it.
+        markers: texts of the format that must be single tokens of the model's vocabulary.
+        keep_special_tokens: the format's markers are special tokens, so the text must be decoded with them.
+        models: the models that write the format, in words.
+    """
 
     kind: ClassVar[str] = "tool parser"
+
+    architectures: tuple[str, ...] = ()
+    template: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
+    keep_special_tokens: bool = False
+    models: str = ""
+
+    def __post_init__(self) -> None:
+        Record.__post_init__(self)
+        _check_texts(self, "architectures", "template", "markers")
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningParser(Record):
-    """An incremental parser that separates reasoning from the answer."""
+    """An incremental parser that separates reasoning from the answer. The fields are those of ``ToolParser``."""
 
     kind: ClassVar[str] = "reasoning parser"
+
+    architectures: tuple[str, ...] = ()
+    template: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
+    keep_special_tokens: bool = False
+    models: str = ""
+
+    def __post_init__(self) -> None:
+        Record.__post_init__(self)
+        _check_texts(self, "architectures", "template", "markers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +209,10 @@ class Endpoint(Record):
     """Adds HTTP routes to the server. Active only when the user names it."""
 
     kind: ClassVar[str] = "endpoint"
+
+
+def _check_texts(record: Record, *fields: str) -> None:
+    for field in fields:
+        value = getattr(record, field)
+        if not isinstance(value, tuple) or not all(isinstance(text, str) and text for text in value):
+            raise PluginError(f"{record.kind} {record.id!r}: {field} must be a tuple of texts, got {value!r}")

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from modelhost.graph import ops
 from modelhost.graph.tensor import Tensor
 
+from .errors import GraphError
+
 if TYPE_CHECKING:
     from .step import Step
 
@@ -95,10 +97,17 @@ class RotaryEmbedding:
         head_dim: size of a head.
         max_positions: ``max_position_embeddings`` of the model.
         interleaved: pairs are neighbouring dimensions instead of the two halves.
+        last: of heads that are rotated in part, the last dimensions are rotated instead of the first.
     """
 
     def __init__(
-        self, parameters: RopeParameters, head_dim: int, max_positions: int, *, interleaved: bool = False
+        self,
+        parameters: RopeParameters,
+        head_dim: int,
+        max_positions: int,
+        *,
+        interleaved: bool = False,
+        last: bool = False,
     ) -> None:
         self.parameters = parameters
         self.dimensions = parameters.rotated(head_dim)
@@ -106,13 +115,39 @@ class RotaryEmbedding:
         self.original_length = parameters.original_max_position_embeddings or max_positions
         self._factor = parameters.factor or max_positions / self.original_length
         self.interleaved = interleaved
+        self.last = last
 
-    def __call__(self, x: Tensor, step: Step) -> Tensor:
-        """Rotate ``x`` ``[T, heads, head_dim]`` by the positions of the step."""
-        return ops.rope(x, step.shared(self, lambda: self._table(step)), interleaved=self.interleaved)
+    def __call__(self, x: Tensor, step: Step, *, offset: int = 0, back: bool = False) -> Tensor:
+        """Rotate ``x`` ``[T, heads, head_dim]`` by the positions of the step.
 
-    def _table(self, step: Step) -> Tensor:
+        Args:
+            offset: added to every position.
+            back: rotate the other way, which undoes a rotation.
+
+        Raises:
+            GraphError: an offset or a way back is asked of a kind whose angles depend on the sequence's length.
+        """
+        table = step.shared((self, offset, back), lambda: self._table(step, offset, back))
+        rest = x.shape[2] - self.dimensions if self.last and isinstance(x.shape[2], int) else 0
+        if rest == 0:
+            return ops.rope(x, table, interleaved=self.interleaved)
+        kept, turned = ops.split(x, sizes=(rest, self.dimensions))
+        return ops.concatenate(kept, ops.rope(turned, table, interleaved=self.interleaved))
+
+    @property
+    def score_factor(self) -> float:
+        """What latent attention multiplies its scores with: the square of YaRN's magnitude for ``mscale_all_dim``.
+
+        Source: transformers ``modeling_deepseek_v3.py``.
+        """
         p = self.parameters
+        scaled = p.rope_type != "default" and p.mscale_all_dim
+        return _magnitude(self._factor, p.mscale_all_dim) ** 2 if scaled and p.mscale_all_dim else 1.0
+
+    def _table(self, step: Step, offset: int, back: bool) -> Tensor:
+        p = self.parameters
+        if (offset or back) and p.rope_type in ("dynamic", "longrope"):
+            raise GraphError(f"rope_type {p.rope_type!r} can be neither offset nor undone")
         if p.rope_type == "dynamic":
             return ops.rope_table_dynamic(
                 step.positions,
@@ -131,7 +166,8 @@ class RotaryEmbedding:
                 original_length=self.original_length,
                 scale=self._longrope_scale(),
             )
-        return ops.rope_table(step.positions, frequencies=self._frequencies(), scale=self._yarn_scale())
+        frequencies = tuple(-f for f in self._frequencies()) if back else self._frequencies()
+        return ops.rope_table(step.positions, frequencies=frequencies, scale=self._yarn_scale(), offset=offset)
 
     def _base_frequencies(self) -> list[float]:
         return [self.parameters.rope_theta ** (-i / self.dimensions) for i in range(0, self.dimensions, 2)]

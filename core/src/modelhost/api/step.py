@@ -74,6 +74,14 @@ class Step:
         group = cache.spec.group
         return self._input(f"block_table.{group}", SEQUENCES, Symbol(f"blocks.{group}"))
 
+    def read_slots(self, state: State) -> Tensor:
+        """int32 ``[B]``, the slots that recurrent layers read the sequences' states from."""
+        return self._input(f"read_slots.{state.spec.group}", SEQUENCES)
+
+    def write_slots(self, state: State) -> Tensor:
+        """int32 ``[B]``, the slots that recurrent layers write the sequences' states to."""
+        return self._input(f"write_slots.{state.spec.group}", SEQUENCES)
+
     def shared(self, key: object, make: Callable[[], Tensor]) -> Tensor:
         """``make()``, computed once in the step for each ``key``."""
         if key not in self._shared:

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
+
+
+def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Where modelhost and its plugins keep what they can make again; it need not exist yet.
+
+    ``$MODELHOST_CACHE``; else ``%LOCALAPPDATA%\\modelhost\\cache`` on Windows, and ``modelhost`` in
+    ``$XDG_CACHE_HOME`` or ``~/.cache`` elsewhere. A plugin uses a directory of its own name in it.
+    """
+    environment = os.environ if environment is None else environment
+    if own := environment.get("MODELHOST_CACHE"):
+        return Path(own)
+    if os.name == "nt":
+        return Path(environment.get("LOCALAPPDATA") or Path.home()) / "modelhost" / "cache"
+    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "modelhost"
 
 
 def available_memory() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -32,6 +32,17 @@ class Weight:
     blocks: npt.NDArray[np.uint8]
     decode: Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
 
+    @classmethod
+    def of_values(cls, name: str, values: npt.NDArray[np.float32]) -> Weight:
+        """A weight of plain float32 values."""
+        import numpy as np
+
+        def decode(blocks: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+            return np.ascontiguousarray(blocks).view(np.float32)
+
+        blocks = np.ascontiguousarray(values, np.float32).view(np.uint8).reshape(*values.shape[:-1], -1)
+        return cls(name, "f32", values.shape, blocks, decode)
+
     @property
     def nbytes(self) -> int:
         """Bytes as encoded."""
@@ -56,3 +67,29 @@ class Weight:
             raise WeightError(f"tensor {self.name!r} of shape {self.shape} has no rows to select")
         blocks = self.blocks[index]
         return replace(self, shape=(blocks.shape[0], *self.shape[1:]), blocks=blocks)
+
+    def transposed(self) -> Weight:
+        """A matrix with rows and columns exchanged, still encoded.
+
+        Raises:
+            WeightError: it is no matrix, or its encoding packs the values of a row together.
+        """
+        width, rest = divmod(self.nbytes, max(self.size, 1))
+        if len(self.shape) != 2 or rest or self.decode(self.blocks[:1, :width]).size != 1:
+            raise WeightError(f"{self.encoding} tensor {self.name!r} of shape {self.shape} cannot be transposed")
+        rows, columns = self.shape
+        blocks = self.blocks.reshape(rows, columns, width).swapaxes(0, 1).reshape(columns, -1)
+        return replace(self, shape=(columns, rows), blocks=blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Several tensors of a checkpoint that make up one parameter.
+
+    Attributes:
+        tensors: their names.
+        join: makes the parameter's weight, float32, of the tensors in order; may raise :class:`WeightError`.
+    """
+
+    tensors: tuple[str, ...]
+    join: Callable[[Sequence[Weight]], Weight]

@@ -9,6 +9,21 @@ from .graph import Graph
 from .tensor import Parameter, Tensor
 
 
+@dataclass(slots=True)
+class Lifetime:
+    """When a tensor needs memory.
+
+    Attributes:
+        nbytes: of the tensor, rounded up to the alignment.
+        first: place of the node that makes it.
+        last: place of the last node that reads it; the number of nodes for an output of the graph.
+    """
+
+    nbytes: int
+    first: int
+    last: int
+
+
 @dataclass(frozen=True, slots=True)
 class Arena:
     """Where each intermediate tensor lies in one block of memory.
@@ -16,17 +31,12 @@ class Arena:
     Attributes:
         offsets: byte offset of each tensor that owns memory.
         size: bytes of the block.
+        lifetimes: of each of these tensors.
     """
 
     offsets: Mapping[Tensor, int]
     size: int
-
-
-@dataclass(slots=True)
-class _Lifetime:
-    nbytes: int
-    first: int
-    last: int
+    lifetimes: Mapping[Tensor, Lifetime]
 
 
 def plan_arena(graph: Graph, sizes: Mapping[str, int], *, alignment: int = 64) -> Arena:
@@ -48,7 +58,8 @@ def plan_arena(graph: Graph, sizes: Mapping[str, int], *, alignment: int = 64) -
             if lifetimes[other].first <= life.last and life.first <= lifetimes[other].last
         )
         offsets[tensor] = _lowest_gap(taken, life.nbytes)
-    return Arena(offsets, max((offset + lifetimes[t].nbytes for t, offset in offsets.items()), default=0))
+    size = max((offset + lifetimes[t].nbytes for t, offset in offsets.items()), default=0)
+    return Arena(offsets, size, lifetimes)
 
 
 def _lowest_gap(taken: list[tuple[int, int]], nbytes: int) -> int:
@@ -60,9 +71,9 @@ def _lowest_gap(taken: list[tuple[int, int]], nbytes: int) -> int:
     return position
 
 
-def _lifetimes(graph: Graph, sizes: Mapping[str, int], alignment: int) -> dict[Tensor, _Lifetime]:
+def _lifetimes(graph: Graph, sizes: Mapping[str, int], alignment: int) -> dict[Tensor, Lifetime]:
     owner: dict[Tensor, Tensor] = {}
-    lifetimes: dict[Tensor, _Lifetime] = {}
+    lifetimes: dict[Tensor, Lifetime] = {}
     for index, node in enumerate(graph.nodes):
         for tensor in node.tensors:
             base = owner.get(tensor, tensor)
@@ -74,7 +85,7 @@ def _lifetimes(graph: Graph, sizes: Mapping[str, int], alignment: int) -> dict[T
                 owner[output] = owner.get(source, source)
             else:
                 nbytes = -(-output.nbytes(sizes) // alignment) * alignment
-                lifetimes[output] = _Lifetime(nbytes, index, index)
+                lifetimes[output] = Lifetime(nbytes, index, index)
     for tensor in graph.outputs.values():
         base = owner.get(tensor, tensor)
         if base in lifetimes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from modelhost.api.errors import GraphError
 
 if TYPE_CHECKING:
-    from .cache import CacheSpec
+    from .cache import CacheSpec, RecurrentSpec
 
 DType = Literal["float32", "bfloat16", "float16", "int32", "bool"]
 ITEM_SIZES: dict[DType, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "int32": 4, "bool": 1}
@@ -97,8 +97,8 @@ class Tensor:
         return f"{label}{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-Sharding = Literal["column", "row", "vocabulary", "replicated"]
-"""How a parameter divides among tensor-parallel ranks: by output features, input features, vocabulary rows, or not."""
+Sharding = Literal["column", "row", "vocabulary", "expert", "replicated"]
+"""How a parameter divides among ranks: by output features, input features, vocabulary rows, experts, or not."""
 
 
 class Parameter(Tensor):
@@ -140,9 +140,9 @@ class State:
 
     __slots__ = ("name", "spec")
 
-    def __init__(self, name: str, spec: CacheSpec) -> None:
+    def __init__(self, name: str, spec: CacheSpec | RecurrentSpec) -> None:
         self.name = name
-        self.spec = spec
+        self.spec: CacheSpec | RecurrentSpec = spec
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.spec}"

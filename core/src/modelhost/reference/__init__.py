@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from . import attention, compressed, kernels, latent, moe, recurrent, streams
 from .backend import ReferenceBackend
-from .kernels import KERNELS
+from .registry import KERNELS
 
-__all__ = ["KERNELS", "ReferenceBackend"]
+__all__ = ["KERNELS", "ReferenceBackend", "attention", "compressed", "kernels", "latent", "moe", "recurrent", "streams"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,27 +13,35 @@ from modelhost.api.errors import UnsupportedError
 from modelhost.api.system import available_memory
 from modelhost.api.weight import Weight
 from modelhost.graph.arena import plan_arena
+from modelhost.graph.cache import RecurrentSpec, block_entries
 from modelhost.graph.graph import Graph, Node
 from modelhost.graph.operation import Operation
 from modelhost.graph.sizes import bind_symbols
 from modelhost.graph.tensor import DType, Parameter, State, Tensor, evaluate
 
-from .kernels import KERNELS, PagedCache
+from .registry import KERNELS, Float, PagedCache
 
 
 class ReferenceBackend:
-    """NumPy on the host, float32."""
+    """NumPy on the host, float32. Other backends may subclass it and bring kernels of their own.
 
-    name = "reference"
+    Attributes:
+        name: of the backend, for messages.
+        kernels: for each op, by its name, a function of its operands in order as arrays (``None`` where one is left
+            out) and its attributes as keywords. It returns the output, or several as a list or tuple.
+    """
+
+    name: str = "reference"
+    kernels: ClassVar[Mapping[str, Callable[..., Any]]] = KERNELS
 
     def __init__(self, *, device: str = "cpu", dtype: DType = "float32", settings: object | None = None) -> None:
         if device != "cpu" or dtype != "float32":
-            raise UnsupportedError(f"the reference backend runs on cpu in float32 only, not on {device} in {dtype}")
+            raise UnsupportedError(f"the {self.name} backend runs on cpu in float32 only, not on {device} in {dtype}")
         self.device = device
         self.dtype: DType = dtype
 
     def native(self, op: Operation[..., Any]) -> bool:
-        return op.name in KERNELS
+        return op.name in self.kernels
 
     def resident_bytes(self, parameter: Parameter, encoding: str, encoded_bytes: int) -> int:
         return parameter.nbytes({})
@@ -45,16 +53,24 @@ class ReferenceBackend:
         return available_memory()
 
     def compile(self, graph: Graph, load: Callable[[Parameter], Weight], cache: CacheLayout) -> ReferenceExecutable:
-        return ReferenceExecutable(graph, load, cache)
+        return ReferenceExecutable(graph, load, cache, self.kernels)
 
 
 class ReferenceExecutable:
     """A graph, its weights as float32 arrays, its caches, and the loop over its nodes."""
 
-    def __init__(self, graph: Graph, load: Callable[[Parameter], Weight], cache: CacheLayout) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        load: Callable[[Parameter], Weight],
+        cache: CacheLayout,
+        kernels: Mapping[str, Callable[..., Any]] = KERNELS,
+    ) -> None:
         self.graph = graph
+        self.kernels = [kernels[node.op.name] for node in graph.nodes]
         self.constants: dict[Tensor | State, Any] = {
-            parameter: np.ascontiguousarray(load(parameter).dequantize()) for parameter in graph.parameters.values()
+            parameter: np.ascontiguousarray(load(parameter).dequantize(), parameter.dtype)
+            for parameter in graph.parameters.values()
         }
         self.constants |= {state: _allocate(state, cache) for state in graph.states.values()}
         self.last_use = _last_uses(graph)
@@ -66,11 +82,11 @@ class ReferenceExecutable:
     def run(self, inputs: Mapping[str, npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[np.float32]]:
         sizes = bind_symbols(self.graph, inputs)
         values: dict[Any, Any] = {tensor: inputs[name] for name, tensor in self.graph.inputs.items()}
-        for node, dead in zip(self.graph.nodes, self.last_use, strict=True):
+        for node, kernel, dead in zip(self.graph.nodes, self.kernels, self.last_use, strict=True):
             arguments = [
                 None if o is None else self.constants[o] if o in self.constants else values[o] for o in node.operands
             ]
-            results = KERNELS[node.op.name](*arguments, **_attributes(node, sizes))
+            results = kernel(*arguments, **_attributes(node, sizes))
             several = results if isinstance(results, list | tuple) else (results,)
             values.update(zip(node.outputs, several, strict=True))
             for tensor in dead:
@@ -84,12 +100,17 @@ def _attributes(node: Node, sizes: Mapping[str, int]) -> Mapping[str, Any]:
     return {**node.attributes, "shape": tuple(evaluate(dim, sizes) for dim in node.attributes["shape"])}
 
 
-def _allocate(state: State, cache: CacheLayout) -> PagedCache:
-    spec = state.spec
-    slots = cache.blocks[spec.group] * cache.block_size
+def _allocate(state: State, cache: CacheLayout) -> PagedCache | Float:
+    spec, blocks = state.spec, cache.blocks[state.spec.group]
+    if isinstance(spec, RecurrentSpec):
+        return np.zeros((blocks, *spec.shape), np.float32)
+    size = block_entries(cache.block_size, spec.stride)
+    slots = blocks * size
     keys = np.zeros((slots, spec.kv_heads, spec.key_dim), np.float32)
-    values = np.zeros((slots, spec.kv_heads, spec.value_dim), np.float32)
-    return PagedCache(keys, values, cache.block_size, spec.window)
+    values = (
+        keys[..., : spec.value_dim] if spec.latent else np.zeros((slots, spec.kv_heads, spec.value_dim), np.float32)
+    )
+    return PagedCache(keys, values, size, spec.window, spec.stride)
 
 
 def _last_uses(graph: Graph) -> list[list[Tensor]]:

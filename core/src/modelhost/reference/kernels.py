@@ -7,42 +7,12 @@ taken token by token. So a token's values do not depend on what else is in the s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from modelhost.graph import ops
-from modelhost.graph.operation import Operation
 
-Array = npt.NDArray[Any]
-Float = npt.NDArray[np.float32]
-Int = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, slots=True)
-class PagedCache:
-    """One layer's cache: ``keys`` float32 ``[slots, kv_heads, key_dim]``, ``values`` likewise with ``value_dim``."""
-
-    keys: Float
-    values: Float
-    block_size: int
-    window: int | None
-
-
-KERNELS: dict[str, Callable[..., Any]] = {}
-"""The kernel of every op, by the op's name."""
-
-
-def kernel(op: Operation[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: the function computes ``op``."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        KERNELS[op.name] = function
-        return function
-
-    return register
+from .registry import Array, Float, Int, kernel
 
 
 @kernel(ops.linear)
@@ -76,9 +46,20 @@ def scale(x: Float, *, factor: float) -> Float:
     return x * np.float32(factor)
 
 
+@kernel(ops.scale_rows)
+def scale_rows(x: Float, factors: Float) -> Float:
+    return x * factors
+
+
 @kernel(ops.cast)
 def cast(x: Float, *, dtype: str) -> Float:
     return x
+
+
+@kernel(ops.clamp)
+def clamp(x: Float, *, low: float | None, high: float | None) -> Float:
+    result: Float = np.clip(x, None if low is None else np.float32(low), None if high is None else np.float32(high))
+    return result
 
 
 @kernel(ops.soft_cap)
@@ -109,6 +90,8 @@ ACTIVATIONS: dict[str, Callable[[Float], Float]] = {
     "gelu": lambda x: np.float32(0.5) * x * (1 + _erf(x / np.float32(np.sqrt(2)))),
     "gelu_tanh": _gelu_tanh,
     "relu": lambda x: np.maximum(x, np.float32(0)),
+    "sigmoid": _sigmoid,
+    "softplus": lambda x: np.logaddexp(x, np.float32(0)),
 }
 
 
@@ -140,14 +123,24 @@ def add_rms_norm(
     return total, rms_norm(total, weight, eps=eps, weight_offset=weight_offset)
 
 
+@kernel(ops.layer_norm)
+def layer_norm(x: Float, weight: Float | None, bias: Float | None, *, eps: float) -> Float:
+    x = np.ascontiguousarray(x)
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    variance = np.mean(centred * centred, axis=-1, keepdims=True)
+    normed: Float = centred / np.sqrt(variance + np.float32(eps))
+    normed = normed if weight is None else normed * weight
+    return normed if bias is None else normed + bias
+
+
 def _table(positions: Int, frequencies: Float, scale: float) -> Float:
     angles = positions.astype(np.float32)[:, None] * frequencies
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=-1) * np.float32(scale)
 
 
 @kernel(ops.rope_table)
-def rope_table(positions: Int, *, frequencies: tuple[float, ...], scale: float) -> Float:
-    return _table(positions, np.asarray(frequencies, np.float32), scale)
+def rope_table(positions: Int, *, frequencies: tuple[float, ...], scale: float, offset: int = 0) -> Float:
+    return _table(positions + offset, np.asarray(frequencies, np.float32), scale)
 
 
 @kernel(ops.rope_table_longrope)
@@ -187,52 +180,6 @@ def rope(x: Float, table: Float, *, interleaved: bool) -> Float:
     return result
 
 
-@kernel(ops.write_cache)
-def write_cache(key: Float, value: Float, cache: PagedCache, slot_mapping: Int) -> tuple[()]:
-    cache.keys[slot_mapping] = key
-    cache.values[slot_mapping] = value
-    return ()
-
-
-@kernel(ops.attention)
-def attention(
-    query: Float,
-    cache: PagedCache,
-    block_table: Int,
-    sequence_starts: Int,
-    context_lengths: Int,
-    *,
-    scale: float,
-    soft_cap: float | None,
-) -> Float:
-    tokens, heads, size = query.shape
-    kv_heads, value_dim = cache.values.shape[1:]
-    grouped = query.reshape(tokens, kv_heads, heads // kv_heads, size)
-    result = np.empty((tokens, kv_heads, heads // kv_heads, value_dim), np.float32)
-    for sequence, context in enumerate(context_lengths.tolist()):
-        start, end = sequence_starts[sequence : sequence + 2].tolist()
-        places = np.arange(context)
-        slots = block_table[sequence, places // cache.block_size] * cache.block_size + places % cache.block_size
-        keys, values = cache.keys[slots], cache.values[slots]
-        for row in range(start, end):
-            position = context - (end - row)
-            low = 0 if cache.window is None else max(0, position - cache.window + 1)
-            visible = slice(low, position + 1)
-            result[row] = _attend(grouped[row], keys[visible], values[visible], scale, soft_cap)
-    return result.reshape(tokens, heads, value_dim)
-
-
-def _attend(query: Float, keys: Float, values: Float, scale: float, cap: float | None) -> Float:
-    """``query`` [kv_heads, group, key_dim], ``keys`` [n, kv_heads, key_dim], ``values`` [n, kv_heads, value_dim]."""
-    scores = np.matmul(query, keys.transpose(1, 2, 0)) * np.float32(scale)
-    if cap is not None:
-        scores = soft_cap(scores, cap=cap)
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    result: Float = np.matmul(weights, values.transpose(1, 0, 2))
-    return result
-
-
 @kernel(ops.reshape)
 def reshape(x: Array, *, shape: tuple[int, ...]) -> Array:
     return x.reshape(shape)
@@ -241,6 +188,11 @@ def reshape(x: Array, *, shape: tuple[int, ...]) -> Array:
 @kernel(ops.split)
 def split(x: Array, *, sizes: tuple[int, ...]) -> list[Array]:
     return np.split(x, np.cumsum(sizes)[:-1], axis=-1)
+
+
+@kernel(ops.concatenate)
+def concatenate(x: Array, y: Array) -> Array:
+    return np.concatenate([x, y], axis=-1)
 
 
 @kernel(ops.take_rows)

@@ -133,14 +133,19 @@ class ArchitectureCase:
         self._prompts, self._generated = prompts, generated
         self._tolerance, self._exact = tolerance, exact
 
-    def checks(self) -> list[Any]:
-        """One ``pytest.param`` for each check: a function without arguments that raises when the check fails."""
+    def checks(self, label: str = "") -> list[Any]:
+        """One ``pytest.param`` for each check: a function without arguments that raises when the check fails.
+
+        Args:
+            label: begins the id of every parameter, for tests of several cases.
+        """
         import pytest
 
         marks = {
             name: [pytest.mark.xfail(reason=reason, strict=True)] for name, reason in self.expected_failures.items()
         }
-        return [pytest.param(partial(self.run, name), id=name, marks=marks.get(name, [])) for name in CHECKS]
+        ids = {name: f"{label}-{name}" if label else name for name in CHECKS}
+        return [pytest.param(partial(self.run, name), id=ids[name], marks=marks.get(name, [])) for name in CHECKS]
 
     def run(self, check: str) -> None:
         """Run one check by name.

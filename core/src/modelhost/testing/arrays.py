@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -65,11 +66,20 @@ class RandomWeights:
         """The weight of ``parameter``; the parts of a merged one stacked."""
         import numpy as np
 
-        parts = [random_weight(p.name, p.sizes, self.encoding_of(p)) for p in parameter.parts or (parameter,)]
+        parts = [self._random(part) for part in parameter.parts or (parameter,)]
         blocks = np.concatenate([part.blocks for part in parts]) if len(parts) > 1 else parts[0].blocks
         weight = Weight(parameter.name, parts[0].encoding, parameter.sizes, blocks, parts[0].decode)
         self.loaded.append((parameter, weight))
         return weight
+
+    def _random(self, parameter: Parameter) -> Weight:
+        if parameter.dtype != "int32":
+            return random_weight(parameter.name, parameter.sizes, self.encoding_of(parameter))
+        import numpy as np
+
+        numbers = np.floor(np.abs(random_values(parameter.sizes, parameter.name, scale=8.0)))
+        weight = random_weight(parameter.name, parameter.sizes)
+        return replace(weight, blocks=numbers.view(np.uint8).reshape(weight.blocks.shape))
 
 
 def require_close(got: Mapping[str, Float], wanted: Mapping[str, Float], tolerance: float, what: str) -> None:

@@ -32,6 +32,7 @@ from modelhost.graph.passes import lower
 from .arrays import ConformanceError, RandomWeights, require_close
 from .op_cases import OpCase, op_cases
 from .paged_steps import Chunk, PagedSteps
+from .parameters import parametrize
 from .small_decoder import VARIANTS, SmallDecoder, Variant, decoder_graph
 
 if TYPE_CHECKING:
@@ -96,23 +97,9 @@ def backend_checks(
     Raises:
         ValueError: ``expected_failures`` names a check that does not exist.
     """
-    import pytest
-
-    reasons = dict(expected_failures or {})
-    checks = checks_of(
-        make_backend, device, dtype, TOLERANCES[dtype] if tolerance is None else tolerance, batch_invariant
-    )
-    unknown = sorted(set(reasons) - {check.name for check in checks})
-    if unknown:
-        raise ValueError(f"expected_failures names checks that do not exist: {', '.join(unknown)}")
-    return [
-        pytest.param(
-            check,
-            id=check.name,
-            marks=[pytest.mark.xfail(reason=reasons[check.name], strict=True)] if check.name in reasons else [],
-        )
-        for check in checks
-    ]
+    allowed = TOLERANCES[dtype] if tolerance is None else tolerance
+    checks = checks_of(make_backend, device, dtype, allowed, batch_invariant)
+    return parametrize({check.name: check for check in checks}, expected_failures)
 
 
 def checks_of(

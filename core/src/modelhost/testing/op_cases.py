@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from modelhost.api.backend import CacheSpec, DType, Graph, Operation, Parameter, State, Tensor
+from modelhost.api.backend import CacheSpec, DType, Graph, Operation, Parameter, RecurrentSpec, State, Tensor
 from modelhost.api.step import Step
 from modelhost.graph import ops
 from modelhost.graph.operation import tracing
@@ -48,6 +48,11 @@ class Operands:
         self._count += 1
         return State(f"cache.{self._count}", spec)
 
+    def state(self, spec: RecurrentSpec) -> State:
+        """A recurrent state of its own."""
+        self._count += 1
+        return State(f"state.{self._count}", spec)
+
 
 @dataclass(frozen=True, slots=True)
 class OpCase:
@@ -85,8 +90,13 @@ class OpCase:
 
 def op_cases() -> list[OpCase]:
     """Every case of every op."""
+    from .compressed_cases import compressed_cases, stream_cases
+    from .expert_cases import expert_cases, latent_cases, selecting_cases
+    from .recurrent_cases import recurrent_cases
+
     makers = (_linear, _embed, _elementwise, _activations, _norms, _rope_tables, _rope, _shapes, _attention)
-    return [case for maker in makers for case in maker()]
+    more = (expert_cases, latent_cases, selecting_cases, recurrent_cases, compressed_cases, stream_cases)
+    return [case for maker in (*makers, *more) for case in maker()]
 
 
 def _linear() -> Iterator[OpCase]:
@@ -123,13 +133,28 @@ def _embed() -> Iterator[OpCase]:
         return ops.embed(o.step.token_ids, o.parameter(VOCABULARY, 64, name="table"), dtype=o.dtype)
 
     yield OpCase(ops.embed, "q8_0 table", encoded, encodings={"table": "q8_0"})
+    yield OpCase(
+        ops.embed,
+        "learned positions",
+        lambda o: ops.embed(o.step.positions, o.parameter(40, 7), dtype=o.dtype),
+        ((Chunk(0, 0, 33),), (), (Chunk(0, 33, 34), Chunk(1, 0, 5)), (Chunk(1, 5, 6), Chunk(0, 34, 40))),
+    )
 
 
 def _elementwise() -> Iterator[OpCase]:
     yield OpCase(ops.add, "two", lambda o: ops.add(o.activation(7), o.activation(7)))
     yield OpCase(ops.add, "itself", lambda o: ops.add(x := o.activation(33), x))
     yield OpCase(ops.multiply, "two", lambda o: ops.multiply(o.activation(3, 5), o.activation(3, 5)))
+    yield OpCase(ops.scale_rows, "of tokens", lambda o: ops.scale_rows(o.activation(7), o.activation(1)))
+    yield OpCase(ops.scale_rows, "of heads", lambda o: ops.scale_rows(o.activation(3, 5), o.activation(3, 1)))
     yield OpCase(ops.scale, "factor", lambda o: ops.scale(o.activation(7), factor=5.3))
+    bounds = {"above": {"high": 0.4}, "below": {"low": -0.3}, "both": {"low": -0.3, "high": 0.4}}
+    for label, bound in bounds.items():
+
+        def cut(o: Operands, bound: dict[str, float] = bound) -> Outputs:
+            return ops.clamp(o.activation(33), **bound)
+
+        yield OpCase(ops.clamp, label, cut)
     yield OpCase(ops.soft_cap, "small cap", lambda o: ops.soft_cap(o.activation(33), cap=0.5))
     yield OpCase(ops.soft_cap, "large cap", lambda o: ops.soft_cap(o.activation(7), cap=30.0))
     dtypes: tuple[DType, ...] = ("float32", "bfloat16", "float16")
@@ -142,7 +167,7 @@ def _elementwise() -> Iterator[OpCase]:
 
 
 def _activations() -> Iterator[OpCase]:
-    kinds: tuple[ops.elementwise.Activation, ...] = ("silu", "gelu", "gelu_tanh", "relu")
+    kinds: tuple[ops.elementwise.Activation, ...] = ("silu", "gelu", "gelu_tanh", "relu", "sigmoid", "softplus")
     for kind in kinds:
 
         def single(o: Operands, kind: ops.elementwise.Activation = kind) -> Outputs:
@@ -184,6 +209,13 @@ def _norms() -> Iterator[OpCase]:
         "weight offset",
         lambda o: ops.add_rms_norm(o.activation(7), o.activation(7), o.parameter(7), eps=1e-6, weight_offset=1.0),
     )
+    for shape in ((7,), (3, 65)):
+
+        def centred(o: Operands, shape: tuple[int, ...] = shape) -> Outputs:
+            return ops.layer_norm(o.activation(*shape), o.parameter(shape[-1]), o.parameter(shape[-1]), eps=1e-5)
+
+        yield OpCase(ops.layer_norm, f"shape {shape}", centred)
+    yield OpCase(ops.layer_norm, "no weight", lambda o: ops.layer_norm(o.activation(33), None, None, eps=1e-5))
     yield OpCase(
         ops.add_rms_norm, "no weight", lambda o: ops.add_rms_norm(o.activation(7), o.activation(7), None, eps=1e-6)
     )
@@ -196,6 +228,9 @@ def _rope_tables() -> Iterator[OpCase]:
     short, long = (1.0, 0.31, 0.011), (0.4, 0.07, 0.0013)
     yield OpCase(
         ops.rope_table, "scaled", lambda o: ops.rope_table(o.step.positions, frequencies=short, scale=1.2), _FAR
+    )
+    yield OpCase(
+        ops.rope_table, "offset", lambda o: ops.rope_table(o.step.positions, frequencies=short, offset=-7), _FAR
     )
     yield OpCase(ops.rope_table, "one pair", lambda o: ops.rope_table(o.step.positions, frequencies=(1.0,)), _FAR)
     yield OpCase(
@@ -239,10 +274,13 @@ def _rope() -> Iterator[OpCase]:
 def _shapes() -> Iterator[OpCase]:
     yield OpCase(ops.reshape, "heads", lambda o: ops.reshape(o.activation(15), shape=o.step.shape(3, 5)))
     yield OpCase(ops.reshape, "flat", lambda o: ops.reshape(o.activation(3, 5), shape=o.step.shape(15)))
+    yield OpCase(ops.concatenate, "rows", lambda o: ops.concatenate(o.activation(7), o.activation(5)))
+    yield OpCase(ops.concatenate, "heads", lambda o: ops.concatenate(o.activation(3, 1), o.activation(3, 5)))
     yield OpCase(ops.split, "uneven", lambda o: ops.split(o.activation(13), sizes=(7, 1, 5)))
     yield OpCase(ops.split, "one", lambda o: ops.split(o.activation(7), sizes=(7,)))
     yield OpCase(ops.split, "then reshape", _split_heads)
     yield OpCase(ops.take_rows, "all", lambda o: ops.take_rows(o.activation(7), o.step.logit_rows))
+    yield OpCase(ops.take_rows, "of integers", _integer_rows)
     yield OpCase(ops.take_rows, "of heads", lambda o: ops.take_rows(o.activation(3, 5), o.step.logit_rows))
     yield OpCase(
         ops.take_rows,
@@ -251,12 +289,16 @@ def _shapes() -> Iterator[OpCase]:
     )
 
 
+def _integer_rows(o: Operands) -> Outputs:
+    return ops.take_rows(Parameter((VOCABULARY, 3), dtype="int32", name="integers"), o.step.token_ids)
+
+
 def _split_heads(o: Operands) -> Outputs:
     first, second = ops.split(o.activation(21), sizes=(6, 15))
     return ops.reshape(first, shape=o.step.shape(2, 3)), ops.reshape(second, shape=o.step.shape(5, 3))
 
 
-_MIXED = (
+MIXED = (
     (Chunk(0, 0, 1),),
     (Chunk(1, 0, 33), Chunk(2, 0, 5)),
     (),
@@ -278,7 +320,7 @@ def _attention() -> Iterator[OpCase]:
     for block_size in (1, 16):
         yield _attention_case(f"blocks of {block_size}", CacheSpec(3, 5, 5), 1, block_size=block_size)
     yield _attention_case("one head", CacheSpec(1, 33, 33), 1)
-    yield OpCase(ops.write_cache, "two caches", _two_caches, _MIXED)
+    yield OpCase(ops.write_cache, "two caches", _two_caches, MIXED)
     yield OpCase(ops.write_cache, "overwritten", _one_cache, ((Chunk(0, 0, 7),), (Chunk(0, 3, 7),), (Chunk(0, 2, 5),)))
 
 
@@ -289,7 +331,7 @@ def _attention_case(
         return _attend(o, spec, group, soft_cap)
 
     paging = PagedSteps(vocabulary=VOCABULARY, block_size=block_size)
-    return OpCase(ops.attention, label, build, _MIXED, paging)
+    return OpCase(ops.attention, label, build, MIXED, paging)
 
 
 def _attend(o: Operands, spec: CacheSpec, group: int, soft_cap: float | None = None) -> Tensor:

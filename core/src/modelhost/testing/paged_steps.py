@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modelhost.api.backend import CacheLayout, Graph
+from modelhost.api.backend import CacheLayout, CacheSpec, Graph, State
+from modelhost.graph.cache import entry_slots
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,10 @@ class Chunk:
 @dataclass(frozen=True, slots=True)
 class PagedSteps:
     """Makes the inputs of steps. Sequences have their blocks scattered over the cache.
+
+    The state of a recurrent layer moves to another slot whenever a sequence passes the end of a block, so the slot that
+    it leaves is a snapshot: the same chunk can be run from it again. A sequence that starts is told to read the slot of
+    another one.
 
     Attributes:
         sequences: number of sequences that have blocks.
@@ -60,7 +65,7 @@ class PagedSteps:
         return -(-self.context // self.block_size)
 
     def layout(self, graph: Graph) -> CacheLayout:
-        """A cache that holds all sequences in every group of ``graph``."""
+        """A cache that holds all sequences in every group of ``graph``; of recurrent states one for each block."""
         blocks = 1 + self.sequences * self._blocks_per_sequence
         return CacheLayout(self.block_size, {state.spec.group: blocks for state in graph.states.values()})
 
@@ -89,12 +94,23 @@ class PagedSteps:
             "logit_rows": np.fromiter(rows, np.int32),
         }
         table = self._table[np.array([chunk.sequence for chunk in chunks], np.intp)]
-        slots = _joined([self._slots(chunk) for chunk in chunks])
+        strides = {state.spec.group: _stride(state) for state in graph.states.values()}
         for name in graph.inputs:
             kind, _, group = name.partition(".")
-            if group:
-                named[name] = table if kind == "block_table" else slots
+            if kind == "read_slots":
+                named[name] = np.array(
+                    [self._state(c.sequence, c.start) if c.start else self._table[0, 0] for c in chunks]
+                )
+            elif kind == "write_slots":
+                named[name] = np.array([self._state(chunk.sequence, chunk.end) for chunk in chunks])
+            elif group:
+                slots = [self._slots(chunk, strides[group]) for chunk in chunks]
+                named[name] = table if kind == "block_table" else _joined(slots)
         return {name: named[name].astype(np.int32) for name in graph.inputs}
+
+    def _state(self, sequence: int, computed: int) -> int:
+        """The slot of the state after the first ``computed`` tokens."""
+        return int(self._table[sequence, computed // self.block_size % self._blocks_per_sequence])
 
     def _ids(self, chunk: Chunk) -> Int:
         import numpy as np
@@ -102,13 +118,16 @@ class PagedSteps:
         ids: Int = self._tokens[chunk.sequence, np.arange(chunk.start, chunk.end, dtype=np.int32) % self.context]
         return ids
 
-    def _slots(self, chunk: Chunk) -> Int:
+    def _slots(self, chunk: Chunk, stride: int) -> Int:
         """Meaningful for positions within the context only, which is all that graphs with a cache are given."""
         import numpy as np
 
         places = np.arange(chunk.start, chunk.end, dtype=np.int32) % self.context
-        blocks: Int = self._table[chunk.sequence, places // self.block_size]
-        return blocks * self.block_size + places % self.block_size
+        return entry_slots(self._table[chunk.sequence], places, self.block_size, stride)
+
+
+def _stride(state: State) -> int:
+    return state.spec.stride if isinstance(state.spec, CacheSpec) else 1
 
 
 def _joined(pieces: list[Int]) -> Int:

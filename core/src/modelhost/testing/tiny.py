@@ -16,6 +16,7 @@ import numpy as np
 from modelhost.api import RequestError
 from modelhost.api.backend import CacheLayout, KernelBackend
 from modelhost.api.model import trace
+from modelhost.graph.cache import CacheSpec, entry_slots
 from modelhost.graph.passes import lower, optimize
 from modelhost.weights.load import concatenate
 
@@ -74,9 +75,10 @@ class GraphRunner:
         self._weights = source.weights()
         self._places, self._block_size = places, block_size
         self._table_size = -(-max_length // block_size)
-        groups = {state.spec.group for state in self.graph.states.values()}
+        specs = [state.spec for state in self.graph.states.values()]
+        self._strides = {spec.group: spec.stride if isinstance(spec, CacheSpec) else 1 for spec in specs}
         blocks = 1 + places * self._table_size
-        layout = CacheLayout(block_size, dict.fromkeys(sorted(groups), blocks))
+        layout = CacheLayout(block_size, dict.fromkeys(sorted(self._strides), blocks))
         self._executable = backend.compile(self.graph, self._load, layout)
         self._counter = itertools.count()
         self._owners: dict[int, TinySequence] = {}
@@ -149,7 +151,7 @@ class GraphRunner:
 
     def _inputs(self, chunks: Sequence[tuple[TinySequence, Sequence[int]]]) -> dict[str, Int]:
         counts = [len(tokens) for _, tokens in chunks]
-        positions = [np.arange(s.length, s.length + len(tokens)) for s, tokens in chunks]
+        positions = [np.arange(s.length, s.length + len(tokens), dtype=np.int32) for s, tokens in chunks]
         lengths = [np.maximum(p + 1, s.prompt_length) for (s, _), p in zip(chunks, positions, strict=True)]
         inputs = {
             "token_ids": np.concatenate([np.asarray(tokens) for _, tokens in chunks]),
@@ -160,16 +162,15 @@ class GraphRunner:
             "logit_rows": np.arange(sum(counts)),
         }
         tables = np.stack([self._table(sequence) for sequence, _ in chunks])
-        slots = [self._slots(table, p) for table, p in zip(tables, positions, strict=True)]
-        for group in {state.spec.group for state in self.graph.states.values()}:
+        for group, stride in self._strides.items():
+            slots = [entry_slots(t, p, self._block_size, stride) for t, p in zip(tables, positions, strict=True)]
             inputs |= {f"slot_mapping.{group}": np.concatenate(slots), f"block_table.{group}": tables}
+            states = np.array([1 + sequence.place for sequence, _ in chunks])
+            inputs |= {f"read_slots.{group}": states, f"write_slots.{group}": states}
         return {name: np.ascontiguousarray(value, np.int32) for name, value in inputs.items()}
 
-    def _table(self, sequence: TinySequence) -> npt.NDArray[np.int64]:
-        return 1 + sequence.place + self._places * np.arange(self._table_size)
-
-    def _slots(self, table: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return table[positions // self._block_size] * self._block_size + positions % self._block_size
+    def _table(self, sequence: TinySequence) -> Int:
+        return 1 + sequence.place + self._places * np.arange(self._table_size, dtype=np.int32)
 
 
 def _graph(source: ModelSource, backend: KernelBackend, optimized: bool) -> Graph:

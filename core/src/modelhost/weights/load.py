@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -23,19 +23,38 @@ class Source:
     Attributes:
         tensor: the tensor's name in the checkpoint.
         transform: applied to the weight, such as a permutation of rows; may raise :class:`WeightError`.
-        shape: the shape that the parameter must have, after ``transform``.
+        shape: the shape that the parameter must have, after ``transform``; the checkpoint's may have further
+            dimensions of one.
         fallbacks: names tried in order when ``tensor`` is absent, such as the input embedding for a tied output head.
+        stack: names of the tensors that are stacked along a new first dimension, instead of ``tensor``.
+        join: makes the weight of those in ``stack`` instead of stacking them; its values are float32.
     """
 
     tensor: str
     transform: Callable[[Weight], Weight] | None = None
     shape: tuple[int, ...] | None = None
     fallbacks: tuple[str, ...] = ()
+    stack: tuple[str, ...] = ()
+    join: Callable[[Sequence[Weight]], Weight] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that it may have, best first."""
-        return (self.tensor, *self.fallbacks)
+        """All tensors that it may be made of."""
+        return self.stack or (self.tensor, *self.fallbacks)
+
+    def found(self, checkpoint: Checkpoint) -> tuple[str, ...]:
+        """The tensors that it is made of here; empty when it cannot be made."""
+        if self.stack:
+            return self.stack if all(name in checkpoint for name in self.stack) else ()
+        return next(((name,) for name in self.names if name in checkpoint), ())
+
+    def missing(self, checkpoint: Checkpoint) -> list[str]:
+        """What is missing, with shapes."""
+        if self.stack:
+            shape = f" of shape {self.shape[1:]}" if self.shape is not None and self.join is None else ""
+            return [name + shape for name in self.stack if name not in checkpoint]
+        shape = f" of shape {self.shape}" if self.shape is not None else ""
+        return [] if self.found(checkpoint) else [" or ".join(self.names) + shape]
 
 
 @dataclass(slots=True)
@@ -77,11 +96,12 @@ def verify(checkpoint: Checkpoint, wanted: Mapping[str, Source], ignore: Sequenc
     problems = _Problems()
     problems.unexpected = _unexpected(checkpoint, wanted, ignore)
     for source in wanted.values():
-        tensor = _present(checkpoint, source)
-        if tensor is None:
-            problems.missing.append(_missing(source))
-        elif source.transform is None and source.shape not in (None, checkpoint.shape_of(tensor)):
-            problems.wrong.append(f"{tensor}: wanted shape {source.shape}, found {checkpoint.shape_of(tensor)}")
+        problems.missing += source.missing(checkpoint)
+        if source.transform is None and source.join is None and source.shape is not None:
+            wanted_shape = source.shape[1:] if source.stack else source.shape
+            for tensor in source.found(checkpoint):
+                if not _same_values(checkpoint.shape_of(tensor), wanted_shape):
+                    problems.wrong.append(f"{tensor}: wanted shape {wanted_shape}, found {checkpoint.shape_of(tensor)}")
     problems.raise_any(checkpoint)
 
 
@@ -93,18 +113,47 @@ def fetch(checkpoint: Checkpoint, source: Source) -> Weight:
         UnsupportedError: no installed encoding reads the tensor's type.
     """
     problems = _Problems()
-    tensor = _present(checkpoint, source)
-    if tensor is None:
-        problems.missing.append(_missing(source))
-    weight = None if tensor is None else _fitting(checkpoint.weight(tensor), source, problems)
+    problems.missing = source.missing(checkpoint)
+    problems.raise_any(checkpoint)
+    weights = [checkpoint.weight(tensor) for tensor in source.found(checkpoint)]
+    weight = _fitting(_made(weights, source), source, problems)
+    problems.raise_any(checkpoint)
     if weight is None:
-        problems.raise_any(checkpoint)
         raise WeightError(f"{checkpoint.path}: {source.tensor} could not be read")
     return weight
 
 
-def _present(checkpoint: Checkpoint, source: Source) -> str | None:
-    return next((name for name in source.names if name in checkpoint), None)
+def _made(weights: Sequence[Weight], source: Source) -> Weight:
+    """One weight of those that a source names."""
+    if source.join is not None:
+        return source.join(weights)
+    return _stacked(weights, source.tensor) if source.stack else weights[0]
+
+
+def encoded_size(checkpoint: Checkpoint, source: Source) -> int:
+    """Bytes of a parameter in the checkpoint: its share of the tensors that it is made of, by shape."""
+    from math import prod
+
+    if source.join is not None and source.shape is not None:
+        return 4 * prod(source.shape)
+    tensors = source.found(checkpoint)
+    stored = sum(checkpoint.weight(tensor).nbytes for tensor in tensors)
+    values = sum(prod(checkpoint.shape_of(tensor)) for tensor in tensors)
+    return stored if source.shape is None or not values else stored * prod(source.shape) // values
+
+
+def _stacked(weights: Sequence[Weight], name: str) -> Weight:
+    """Equally encoded weights of one shape along a new first dimension."""
+    import numpy as np
+
+    first = weights[0]
+    for weight in weights:
+        if weight.shape != first.shape or weight.encoding != first.encoding:
+            raise WeightError(
+                f"cannot stack into {name!r}: {_described(first)} and {_described(weight)} differ in encoding or shape"
+            )
+    blocks = np.stack([weight.blocks for weight in weights])
+    return Weight(name, first.encoding, (len(weights), *first.shape), blocks, first.decode)
 
 
 def concatenate(weights: Sequence[Weight], name: str) -> Weight:
@@ -136,11 +185,6 @@ def _unexpected(checkpoint: Checkpoint, wanted: Mapping[str, Source], ignore: Se
     ]
 
 
-def _missing(source: Source) -> str:
-    shape = f" of shape {source.shape}" if source.shape is not None else ""
-    return " or ".join(source.names) + shape
-
-
 def _fitting(weight: Weight, source: Source, problems: _Problems) -> Weight | None:
     found = weight.shape
     if source.transform:
@@ -151,9 +195,16 @@ def _fitting(weight: Weight, source: Source, problems: _Problems) -> Weight | No
             return None
     if source.shape is None or weight.shape == source.shape:
         return weight
+    if _same_values(weight.shape, source.shape):
+        return replace(weight, shape=source.shape, blocks=weight.blocks.reshape(*source.shape[:-1], -1))
     stored = f" (stored as {found})" if found != weight.shape else ""
     problems.wrong.append(f"{weight.name}: wanted shape {source.shape}, found {weight.shape}{stored}")
     return None
+
+
+def _same_values(found: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether the shapes differ in dimensions of one at most."""
+    return [size for size in found if size != 1] == [size for size in wanted if size != 1]
 
 
 def _described(weight: Weight) -> str:

@@ -184,3 +184,30 @@ def test_workspace_covers_one_long_sequence() -> None:
     graph = OpCase(ops.attention, "long", attend).graph("float32")
     sizes = {"T": 1, "B": 1, "blocks.full": 1000, "block_size": 32}
     assert TorchBackend().workspace_bytes(graph, sizes) > 1000 * 32 * spec.bytes_per_token("float32")
+
+
+def test_workspace_covers_keys_made_of_latents() -> None:
+    heads, size = 32, 128
+    spec = CacheSpec(1, 96, 64, latent=True)
+
+    def attend(operands: Operands) -> Tensor:
+        cache, step = State("cache", spec), operands.step
+        indices = (step.block_table(cache), step.sequence_starts, step.context_lengths)
+        projection = operands.parameter(heads * 2 * size, 64)
+        query = operands.activation(heads, size + 32)
+        return ops.latent_attention(query, projection, cache, *indices, scale=1.0, value_dim=size)
+
+    graph = OpCase(ops.latent_attention, "long", attend).graph("float32")
+    sizes = {"T": 2, "B": 1, "blocks.full": 1000, "block_size": 16}
+    assert TorchBackend().workspace_bytes(graph, sizes) > 16000 * heads * (2 * size + 32) * 4
+
+
+def test_workspace_covers_the_choices_of_experts() -> None:
+    def run(operands: Operands) -> Tensor:
+        weights, ids = ops.route(operands.activation(64), top_k=8)
+        gate, up, down = (operands.parameter(64, *shape) for shape in ((16, 32), (16, 32), (32, 16)))
+        return ops.experts(operands.activation(32), weights, ids, gate, up, down, kind="silu")
+
+    graph = OpCase(ops.experts, "many", run).graph("float32")
+    few, many = (TorchBackend().workspace_bytes(graph, {"T": tokens, "B": 1}) for tokens in (1, 4096))
+    assert many - few > 4096 * 8 * (32 + 32 + 3 * 16) * 4

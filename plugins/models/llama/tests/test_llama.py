@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-import torch
 from modelhost_llama import plugin
-from transformers import AutoConfig, AutoModelForCausalLM
 
-from modelhost.testing.architecture import ArchitectureCase, Reference
+from modelhost.testing.hygiene import hygiene_checks
+from modelhost.testing.transformers_reference import transformers_checks
 
 SIZES: dict[str, Any] = {"vocab_size": 61, "hidden_size": 40, "intermediate_size": 45, "num_hidden_layers": 2}
 SIZES |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "pad_token_id": 0}
@@ -21,50 +18,16 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("LlamaForCausalLM", "llama", {"attention_bias": True, "tie_word_embeddings": True}),
     ("MistralForCausalLM", "mistral", {"sliding_window": 4}),
 ]
-KEPT = TemporaryDirectory(prefix="modelhost-llama-")
+CHECKS = [check for name, kind, fields in CASES for check in transformers_checks(name, kind, SIZES | fields)]
 
 
-@cache
-def checkpoint(architecture: str) -> Path:
-    model_type, fields = next((kind, fields) for name, kind, fields in CASES if name == architecture)
-    config = AutoConfig.for_model(model_type, **SIZES | fields)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            parameter.copy_(
-                noise * 0.9 / parameter.shape[-1] ** 0.5 if parameter.dim() > 1 else parameter + 0.2 * noise
-            )
-    model.save_pretrained(Path(KEPT.name) / architecture)
-    return Path(KEPT.name) / architecture
-
-
-def transformers_logits(path: Path) -> Reference:
-    torch.set_num_threads(1)
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
-
-    @torch.no_grad()
-    def logits(prompt: Sequence[int], continuation: Sequence[int]) -> Any:
-        output = model(torch.tensor([list(prompt)]), use_cache=True)
-        rows = [output.logits[0]]
-        for token in continuation:
-            output = model(torch.tensor([[token]]), cache=output.cache, use_cache=True)
-            rows.append(output.logits[0])
-        return torch.cat(rows).numpy()
-
-    return logits
-
-
-def checks(architecture: str) -> list[Any]:
-    case = ArchitectureCase(
-        architecture, checkpoint=partial(checkpoint, architecture), reference=transformers_logits, generated=24
-    )
-    return [pytest.param(check.values[0], id=f"{architecture}-{check.id}") for check in case.checks()]
-
-
-@pytest.mark.parametrize("check", [check for architecture, _, _ in CASES for check in checks(architecture)])
+@pytest.mark.parametrize("check", CHECKS)
 def test_conformance(check: Callable[[], None]) -> None:
+    check()
+
+
+@pytest.mark.parametrize("check", hygiene_checks(Path(__file__).parents[1]))
+def test_hygiene(check: Callable[[], None]) -> None:
     check()
 
 

@@ -95,14 +95,17 @@ class Attention(Module):
         )
 
     def __call__(self, x: Tensor, step: Step) -> Tensor:
-        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
-        q = ops.reshape(q, shape=step.shape(self._heads, self._head_dim))
-        k = ops.reshape(k, shape=step.shape(self._kv_heads, self._head_dim))
-        v = ops.reshape(v, shape=step.shape(self._kv_heads, self._head_dim))
+        query = ops.reshape(self.q_proj(x), shape=step.shape(self._heads, self._head_dim))
+        attended = self._attended(query, x, step)
+        return self.o_proj(ops.reshape(attended, shape=step.shape(self._heads * self._head_dim)))
+
+    def _attended(self, q: Tensor, x: Tensor, step: Step) -> Tensor:
+        """What queries ``[T, heads, head_dim]``, not yet normalised, see in ``x`` and all before it."""
+        k = ops.reshape(self.k_proj(x), shape=step.shape(self._kv_heads, self._head_dim))
+        v = ops.reshape(self.v_proj(x), shape=step.shape(self._kv_heads, self._head_dim))
         q = self._rotary(self.q_norm(q) if self.q_norm else q, step)
         k = self._rotary(self.k_norm(k) if self.k_norm else k, step)
-        attended = self._attend(q, k, v, step)
-        return self.o_proj(ops.reshape(attended, shape=step.shape(self._heads * self._head_dim)))
+        return self._attend(q, k, v, step)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, step: Step) -> Tensor:
         ops.write_cache(k, v, self.cache, step.slot_mapping(self.cache))

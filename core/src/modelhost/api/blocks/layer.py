@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from modelhost.graph.tensor import Tensor
 
 from ..module import Module
 from ..step import Step
-from .attention import Attention
-from .mlp import GatedMLP
 from .norm import RMSNorm
 
 
@@ -15,13 +15,21 @@ class PreNormLayer(Module):
     """``x += attention(norm(x))``, then ``x += mlp(norm(x))`` (Llama and most after it).
 
     Args:
+        attention: such as :class:`~modelhost.api.blocks.Attention`.
+        mlp: such as :class:`~modelhost.api.blocks.GatedMLP` or :class:`~modelhost.api.blocks.MoE`.
         hidden_size: features of ``x``.
         eps: of both norms.
         weight_offset: of both norms, as :class:`RMSNorm` takes it.
     """
 
     def __init__(
-        self, attention: Attention, mlp: GatedMLP, *, hidden_size: int, eps: float, weight_offset: float = 0.0
+        self,
+        attention: Callable[[Tensor, Step], Tensor],
+        mlp: Callable[[Tensor], Tensor],
+        *,
+        hidden_size: int,
+        eps: float,
+        weight_offset: float = 0.0,
     ) -> None:
         self.input_layernorm = RMSNorm(hidden_size, eps=eps, weight_offset=weight_offset)
         self.self_attn = attention

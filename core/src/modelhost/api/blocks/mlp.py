@@ -16,13 +16,26 @@ if TYPE_CHECKING:
 
 
 class GatedMLP(Module):
-    """``down(activation(gate(x)) * up(x))``."""
+    """``down(activation(gate(x)) * up(x))``.
 
-    def __init__(self, hidden_size: int, intermediate_size: int, *, activation: Activation, bias: bool = False) -> None:
+    Args:
+        limit: gates are cut to at most this, ups to ``[-limit, limit]``; no limit by default.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        *,
+        activation: Activation,
+        bias: bool = False,
+        limit: float | None = None,
+    ) -> None:
         self.gate_proj = Linear(hidden_size, intermediate_size, bias=bias, sharding="column")
         self.up_proj = Linear(hidden_size, intermediate_size, bias=bias, sharding="column")
         self.down_proj = Linear(intermediate_size, hidden_size, bias=bias, sharding="row")
         self._activation: Activation = activation
+        self._limit = limit
 
     @classmethod
     def of(cls, config: DecoderConfig) -> Self:
@@ -30,4 +43,7 @@ class GatedMLP(Module):
         return cls(config.hidden_size, config.intermediate_size, activation=config.hidden_act, bias=config.mlp_bias)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.down_proj(ops.gated_activation(self.gate_proj(x), self.up_proj(x), kind=self._activation))
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        if self._limit is not None:
+            gate, up = ops.clamp(gate, high=self._limit), ops.clamp(up, low=-self._limit, high=self._limit)
+        return self.down_proj(ops.gated_activation(gate, up, kind=self._activation))

@@ -24,3 +24,20 @@ class RMSNorm(Module):
 
     def __call__(self, x: Tensor) -> Tensor:
         return ops.rms_norm(x, self.weight, eps=self._eps, weight_offset=self._weight_offset)
+
+
+class LayerNorm(Module):
+    """Layer norm over the last dimension, with weight and bias.
+
+    Args:
+        size: values in the last dimension.
+        eps: added to the variance.
+    """
+
+    def __init__(self, size: int, *, eps: float) -> None:
+        self.weight = Parameter((size,))
+        self.bias = Parameter((size,))
+        self._eps = eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return ops.layer_norm(x, self.weight, self.bias, eps=self._eps)

@@ -7,8 +7,8 @@ from typing import Literal
 from ..operation import operation, require
 from ..tensor import FLOATS, DType, Tensor
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
-ACTIVATIONS: frozenset[str] = frozenset({"silu", "gelu", "gelu_tanh", "relu"})
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "sigmoid", "softplus"]
+ACTIVATIONS: frozenset[str] = frozenset({"silu", "gelu", "gelu_tanh", "relu", "sigmoid", "softplus"})
 
 
 def _same(x: Tensor, y: Tensor) -> None:
@@ -38,8 +38,25 @@ def scale(x: Tensor, *, factor: float) -> Tensor:
 
 
 @operation()
+def scale_rows(x: Tensor, factors: Tensor) -> Tensor:
+    """Every row of ``x`` times its own factor.
+
+    Args:
+        x: float ``[..., N]``.
+        factors: float ``[..., 1]``.
+    """
+    require(x.dtype in FLOATS and factors.dtype in FLOATS, "x and factors must be float")
+    require(factors.shape == (*x.shape[:-1], 1), "factors must have one value for each row of x")
+    return x.like()
+
+
+@operation()
 def activation(x: Tensor, *, kind: Activation) -> Tensor:
-    """``silu``: x*sigmoid(x); ``gelu``: exact, by erf; ``gelu_tanh``: the tanh approximation; ``relu``: max(x, 0)."""
+    """Applied to every element.
+
+    ``silu``: x*sigmoid(x); ``gelu``: exact, by erf; ``gelu_tanh``: the tanh approximation; ``relu``: max(x, 0);
+    ``sigmoid``: 1/(1+exp(-x)); ``softplus``: log(1+exp(x)).
+    """
     require(x.dtype in FLOATS, f"x must be float, got {x.dtype}")
     require(kind in ACTIVATIONS, f"kind must be one of {sorted(ACTIVATIONS)}, got {kind!r}")
     return x.like()
@@ -63,6 +80,15 @@ def soft_cap(x: Tensor, *, cap: float) -> Tensor:
     """``cap * tanh(x / cap)`` (Gemma 2)."""
     require(x.dtype in FLOATS, f"x must be float, got {x.dtype}")
     require(cap > 0, f"cap must be positive, got {cap}")
+    return x.like()
+
+
+@operation()
+def clamp(x: Tensor, *, low: float | None = None, high: float | None = None) -> Tensor:
+    """``min(max(x, low), high)``; at most one of the bounds is left out."""
+    require(x.dtype in FLOATS, f"x must be float, got {x.dtype}")
+    require(low is not None or high is not None, "clamp needs a bound")
+    require(low is None or high is None or low <= high, f"low {low} is above high {high}")
     return x.like()
 
 

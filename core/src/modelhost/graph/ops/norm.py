@@ -47,3 +47,19 @@ def _add_rms_norm(
 ) -> tuple[Tensor, Tensor]:
     total = add(x, residual)
     return total, rms_norm(total, weight, eps=eps, weight_offset=weight_offset)
+
+
+@operation()
+def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, *, eps: float) -> Tensor:
+    """``(x - mean(x)) / sqrt(variance(x) + eps) * weight + bias`` over the last dimension (Ba et al., 2016).
+
+    Computed in float32 and rounded once.
+
+    Args:
+        x: float ``[..., N]``.
+        weight: ``[N]``, or ``None`` for no scaling.
+        bias: ``[N]``, or ``None`` for no shift.
+    """
+    _check(x, weight)
+    require(bias is None or bias.shape == x.shape[-1:], f"bias must have {x.shape[-1]} values")
+    return x.like()

@@ -20,13 +20,14 @@ def _positions(*tensors: Tensor) -> None:
 
 
 @operation()
-def rope_table(positions: Tensor, *, frequencies: tuple[float, ...], scale: float = 1.0) -> Tensor:
-    """``scale * [cos(p*f), sin(p*f)]`` for every position p and frequency f.
+def rope_table(positions: Tensor, *, frequencies: tuple[float, ...], scale: float = 1.0, offset: int = 0) -> Tensor:
+    """``scale * [cos(p*f), sin(p*f)]`` for every position p, counted from ``-offset``, and frequency f.
 
     Args:
-        positions: int32 ``[T]``.
+        positions: int32 ``[T]``; ``offset`` is added to each.
         frequencies: radians per position, one for each rotated pair (R of them).
         scale: attention scaling of YaRN and LongRoPE; 1 for the others.
+        offset: of an entry that stands for several tokens, to its first.
 
     Returns:
         float32 ``[T, 2*R]``.

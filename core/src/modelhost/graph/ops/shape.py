@@ -29,6 +29,16 @@ def split(x: Tensor, *, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
 
 
 @operation()
+def concatenate(x: Tensor, y: Tensor) -> Tensor:
+    """``x`` and ``y`` one after the other along the last dimension; all other dimensions are equal."""
+    require(x.dtype == y.dtype, "both operands must have the same dtype")
+    require(len(x.shape) == len(y.shape) and x.shape[:-1] == y.shape[:-1], "all dimensions but the last must be equal")
+    left, right = x.shape[-1], y.shape[-1]
+    require(isinstance(left, int) and isinstance(right, int), "the last dimensions must be known")
+    return x.like(shape=(*x.shape[:-1], sum(size for size in (left, right) if isinstance(size, int))))
+
+
+@operation()
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     """``x[rows]``.
 

@@ -7,6 +7,7 @@ query heads of one key/value head are laid out as further query rows, so keys an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,44 +20,113 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True, slots=True)
 class PagedCache:
-    """One layer's cache: ``keys`` ``[slots, kv_heads, key_dim]``, ``values`` ``[slots, kv_heads, value_dim]``."""
+    """One layer's cache: ``keys`` ``[slots, kv_heads, key_dim]``, ``values`` ``[slots, kv_heads, value_dim]``.
+
+    The values of a latent cache are a view of its keys.
+    """
 
     keys: Tensor
     values: Tensor
+    latent: bool = False
+
+    def gather(self, part: Part) -> tuple[Tensor, Tensor]:
+        """Keys and values of ``part``, each ``[sequences, kv_heads, tokens, dim]``."""
+        keys = _gather(self.keys, part)
+        return keys, keys[..., : self.values.shape[-1]] if self.latent else _gather(self.values, part)
 
 
-def write_cache(key: Tensor, value: Tensor, cache: PagedCache, slot_mapping: Tensor) -> tuple[()]:
+def write_cache(key: Tensor, value: Tensor | None, cache: PagedCache, slot_mapping: Tensor) -> tuple[()]:
     """Store the step's keys and values."""
     cache.keys.index_copy_(0, slot_mapping, key)
-    cache.values.index_copy_(0, slot_mapping, value)
+    if value is not None:
+        cache.values.index_copy_(0, slot_mapping, value)
     return ()
 
 
-def attention(query: Tensor, cache: PagedCache, parts: list[Part], *, scale: float, soft_cap: float | None) -> Tensor:
+def attention(
+    query: Tensor,
+    cache: PagedCache,
+    sinks: Tensor | None,
+    selected: Tensor | None,
+    parts: list[Part],
+    *,
+    scale: float,
+    soft_cap: float | None,
+) -> Tensor:
     """``[T, heads, value_dim]`` for ``query`` ``[T, heads, key_dim]``."""
-    tokens, heads, _size = query.shape
+
+    def attend_part(part: Part, query: Tensor, selected: Tensor | None) -> Tensor:
+        keys, values = cache.gather(part)
+        return attend(query, keys, values, part, scale, soft_cap=soft_cap, sinks=sinks, selected=selected)
+
+    return over_parts(attend_part, query, selected, parts, cache.values.shape[-1])
+
+
+def over_parts(
+    attend_part: Callable[[Part, Tensor, Tensor | None], Tensor],
+    query: Tensor,
+    selected: Tensor | None,
+    parts: list[Part],
+    value_dim: int,
+) -> Tensor:
+    """The results of all parts in the order of ``query``'s rows, ``[T, heads, value_dim]``."""
     if len(parts) == 1 and parts[0].all_rows:
-        return _attend(query, cache, parts[0], scale, soft_cap)
-    result = query.new_empty(tokens, heads, cache.values.shape[-1])
+        return attend_part(parts[0], query, selected)
+    result = query.new_empty(*query.shape[:2], value_dim)
     for part in parts:
-        result[part.rows] = _attend(query[part.rows], cache, part, scale, soft_cap)
+        rows = part.rows
+        result[rows] = attend_part(part, query[rows], None if selected is None else selected[rows])
     return result
 
 
-def _attend(query: Tensor, cache: PagedCache, part: Part, scale: float, soft_cap: float | None) -> Tensor:
-    keys, values = _gather(cache.keys, part), _gather(cache.values, part)
-    if part.causal and soft_cap is None:
+def attend(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    part: Part,
+    scale: float,
+    *,
+    soft_cap: float | None = None,
+    sinks: Tensor | None = None,
+    selected: Tensor | None = None,
+) -> Tensor:
+    """Attention of one part's queries ``[rows, heads, key_dim]`` over its keys ``[sequences, kv_heads, tokens, dim]``.
+
+    Args:
+        sinks: ``[heads]``.
+        selected: positions ``[rows, positions]``.
+    """
+    plain = soft_cap is None and sinks is None
+    if part.causal and plain and selected is None:
         return _attend_causally(query, keys, values, scale)
-    rows, heads, size = query.shape
+    rows, heads, _size = query.shape
     kv_heads, count = keys.shape[1], part.sequences
-    folded = query.view(count, rows // count, kv_heads, heads // kv_heads, size).transpose(1, 2)
-    folded = folded.reshape(count, kv_heads, -1, size)
-    if soft_cap is None:
-        attended = F.scaled_dot_product_attention(folded, keys, values, attn_mask=part.mask(), scale=scale)
+    group = heads // kv_heads
+    folded = fold(query, part, kv_heads)
+    mask = part.mask()
+    if selected is not None:
+        chosen = part.selection(selected, keys.shape[2], group)
+        mask = chosen if mask is None else mask & chosen
+    if plain:
+        attended = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask, scale=scale)
     else:
-        attended = _attend_capped(folded, keys, values, part.mask(), scale, soft_cap)
-    unfolded = attended.view(count, kv_heads, rows // count, heads // kv_heads, -1).transpose(1, 2)
-    return unfolded.reshape(rows, heads, -1)
+        column = None if sinks is None else sinks.view(kv_heads, 1, group).expand(-1, rows // count, -1)
+        attended = _attend_explicitly(folded, keys, values, mask, scale, soft_cap, column)
+    return unfold(attended, group)
+
+
+def fold(query: Tensor, part: Part, kv_heads: int) -> Tensor:
+    """``[rows, heads, size]`` as ``[sequences, kv_heads, rows of a sequence * group, size]``."""
+    rows, heads, size = query.shape
+    grouped = query.view(part.sequences, rows // part.sequences, kv_heads, heads // kv_heads, size)
+    return grouped.transpose(1, 2).reshape(part.sequences, kv_heads, -1, size)
+
+
+def unfold(attended: Tensor, group: int) -> Tensor:
+    """What :func:`fold` does undone."""
+    sequences, kv_heads, folded, size = attended.shape
+    rows = folded // group
+    return attended.view(sequences, kv_heads, rows, group, size).transpose(1, 2).reshape(-1, kv_heads * group, size)
 
 
 def _gather(stored: Tensor, part: Part) -> Tensor:
@@ -74,11 +144,26 @@ def _attend_causally(query: Tensor, keys: Tensor, values: Tensor, scale: float) 
     return result[0].transpose(0, 1)
 
 
-def _attend_capped(
-    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float, cap: float
+def _attend_explicitly(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    cap: float | None,
+    sinks: Tensor | None,
 ) -> Tensor:
+    """Scores in float32, for what no fused kernel computes.
+
+    Args:
+        sinks: ``[kv_heads, queries, group]``, one more score for each row.
+    """
     scores = query.float() @ keys.float().transpose(-1, -2)
-    scores = scores.mul_(scale / cap).tanh_().mul_(cap)
+    scores = scores.mul_(scale) if cap is None else scores.mul_(scale / cap).tanh_().mul_(cap)
     if mask is not None:
         scores = scores.masked_fill_(~mask, float("-inf"))
-    return scores.softmax(-1).to(values.dtype) @ values
+    if sinks is not None:
+        column = sinks.float().reshape(1, len(sinks), -1, 1).expand(len(scores), -1, -1, -1)
+        scores = torch.cat((scores, column), -1)
+    weights = scores.softmax(-1)[..., : keys.shape[2]]
+    return weights.to(values.dtype) @ values

@@ -24,12 +24,13 @@ class Geometry:
     """What layers must have in common to share parts.
 
     Attributes:
-        block_size: tokens in a block.
-        window: tokens that a query sees; ``None`` means all.
+        block_size: entries in a block.
+        window: entries that a query sees; ``None`` means all.
         group: query heads of one key/value head.
         score_rows: rows of the scores or of the mask for one query.
         token_bytes: bytes of one token's keys and values.
         causal_kernel: a fused kernel computes plain causal attention without holding the scores.
+        stride: tokens that make an entry, which is seen from the last of them on. Otherwise an entry is a token.
     """
 
     block_size: int
@@ -38,10 +39,12 @@ class Geometry:
     score_rows: int
     token_bytes: int
     causal_kernel: bool
+    stride: int = 1
 
-    def first_visible(self, position: int) -> int:
-        """The first position that a query at ``position`` sees."""
-        return 0 if self.window is None else max(0, position - self.window + 1)
+    def visible(self, position: int) -> tuple[int, int]:
+        """The first entry that a query at ``position`` sees, and the one after the last."""
+        end = (position + 1) // self.stride
+        return 0 if self.window is None else max(0, end - self.window), end
 
 
 @dataclass(slots=True)
@@ -53,6 +56,7 @@ class Part:
         all_rows: they are all queries of the step, in order.
         sequences: number of sequences.
         slots: of the keys, sequence after sequence, each padded to the same number.
+        first_keys: number of the first entry of each sequence; one number where all have the same.
         causal: a whole sequence attends to itself, with nothing hidden but the future.
     """
 
@@ -60,6 +64,7 @@ class Part:
     all_rows: bool
     sequences: int
     slots: Index
+    first_keys: int | torch.Tensor = 0
     causal: bool = False
     _mask: torch.Tensor | _Band | None = field(default=None)
 
@@ -67,24 +72,39 @@ class Part:
         """Bool ``[sequences, 1, queries * group, keys]``, true where a query sees a key; ``None`` where all see all."""
         return self._mask.build() if isinstance(self._mask, _Band) else self._mask
 
+    def selection(self, selected: torch.Tensor, keys: int, group: int) -> torch.Tensor:
+        """The mask of keys whose positions are among those of their query, in the form of :meth:`mask`.
+
+        Args:
+            selected: ``[rows, positions]``, -1 for none.
+            keys: number of keys of each sequence.
+        """
+        first = self.first_keys if isinstance(self.first_keys, int) else self.first_keys[:, None]
+        places = selected - first
+        places = torch.where((places >= 0) & (places < keys) & (selected >= 0), places, keys)
+        chosen = torch.zeros(len(selected), keys + 1, dtype=torch.bool, device=selected.device)
+        chosen = chosen.scatter_(1, places, True)[:, :keys].view(self.sequences, -1, keys)
+        return chosen.repeat_interleave(group, 1)[:, None] if group > 1 else chosen[:, None]
+
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """The mask of queries at ``first .. last`` over keys at ``low .. last``."""
+    """The mask of queries at ``first .. last`` over the entries ``low .. high-1``."""
 
     first: int
     last: int
     low: int
-    window: int | None
-    group: int
+    high: int
+    geometry: Geometry
     device: torch.device
 
     def build(self) -> torch.Tensor:
-        positions = torch.arange(self.first, self.last + 1, device=self.device).repeat_interleave(self.group)[:, None]
-        keys = torch.arange(self.low, self.last + 1, device=self.device)
-        mask = keys <= positions
-        if self.window is not None:
-            mask &= keys > positions - self.window
+        positions = torch.arange(self.first, self.last + 1, device=self.device)
+        ends = ((positions + 1) // self.geometry.stride).repeat_interleave(self.geometry.group)[:, None]
+        keys = torch.arange(self.low, self.high, device=self.device)
+        mask = keys < ends
+        if self.geometry.window is not None:
+            mask &= keys >= ends - self.geometry.window
         return mask[None, None]
 
 
@@ -104,6 +124,7 @@ class _Planner:
     def __init__(self, table: Int, starts: Int, contexts: Int, geometry: Geometry, device: torch.device) -> None:
         self.table, self.starts, self.contexts = table, starts, contexts
         self.geometry, self.device = geometry, device
+        self.entries = contexts // geometry.stride
         self.kept_mask = 0
 
     def parts(self) -> Iterator[Part]:
@@ -114,7 +135,7 @@ class _Planner:
 
     def _decoding(self, sequences: npt.NDArray[np.intp]) -> Iterator[Part]:
         window = self.geometry.window
-        visible = self.contexts if window is None else np.minimum(self.contexts, window)
+        visible = self.entries if window is None else np.minimum(self.entries, window)
         order = sequences[np.argsort(visible[sequences], kind="stable")].tolist()
         begin = 0
         for end in range(1, len(order) + 1):
@@ -128,16 +149,24 @@ class _Planner:
 
     def _batch(self, sequences: list[int], visible: Int) -> Part:
         lengths = visible[sequences]
-        longest = int(lengths.max())
+        longest = max(1, int(lengths.max()))
         slots = np.zeros((len(sequences), longest), np.int64)
         for row, sequence in zip(slots, sequences, strict=True):
-            context, length = int(self.contexts[sequence]), int(visible[sequence])
-            row[:length] = self._slots(sequence, context - length, context)
+            end, length = int(self.entries[sequence]), int(visible[sequence])
+            row[:length] = self._slots(sequence, end - length, end)
         mask = None
         if int(lengths.min()) < longest:
             mask = self._upload(np.arange(longest) < lengths[:, None])[:, None, None]
         rows = self.starts[sequences].astype(np.int64)
-        return Part(self._index(rows), self._is_all(rows), len(sequences), self._index(slots.ravel()), _mask=mask)
+        first = (self.entries[sequences] - lengths).astype(np.int64)
+        return Part(
+            self._index(rows),
+            self._is_all(rows),
+            len(sequences),
+            self._index(slots.ravel()),
+            self._upload(first) if first.any() else 0,
+            _mask=mask,
+        )
 
     def _run(self, sequence: int) -> Iterator[Part]:
         """The queries of one sequence, in slabs whose mask is not too large."""
@@ -156,24 +185,27 @@ class _Planner:
 
     def _is_plainly_causal(self, before: int, context: int) -> bool:
         window = self.geometry.window
-        return self.geometry.causal_kernel and before == 0 and (window is None or window >= context)
+        causal = self.geometry.causal_kernel and self.geometry.stride == 1
+        return causal and before == 0 and (window is None or window >= context)
 
     def _slab(self, sequence: int, start: int, stop: int, first: int, *, causal: bool) -> Part:
-        """Rows ``start .. stop-1``, which stand at positions ``first ..``."""
-        last, low = first + stop - start - 1, self.geometry.first_visible(first)
-        band = _Band(first, last, low, self.geometry.window, self.geometry.group, self.device)
+        """Rows ``start .. stop-1``, which stand at positions ``first ..``. It has at least one entry, seen or not."""
+        last, low = first + stop - start - 1, self.geometry.visible(first)[0]
+        high = max(low + 1, self.geometry.visible(last)[1])
+        band = _Band(first, last, low, high, self.geometry, self.device)
         return Part(
             slice(start, stop),
             start == 0 and stop == self.starts[-1],
             1,
-            self._index(self._slots(sequence, low, last + 1)),
+            self._index(self._slots(sequence, low, high)),
+            low,
             causal,
             None if causal else self._kept(band),
         )
 
     def _kept(self, band: _Band) -> torch.Tensor | _Band:
         """The mask itself as long as all of them are small together, else the way to build it in every layer."""
-        elements = (band.last - band.first + 1) * band.group * (band.last - band.low + 1)
+        elements = (band.last - band.first + 1) * self.geometry.group * (band.high - band.low)
         self.kept_mask += elements
         return band.build() if self.kept_mask <= MASK_ELEMENTS else band
 

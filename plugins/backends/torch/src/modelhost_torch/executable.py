@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,12 +11,29 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from modelhost.api.backend import CacheLayout, Graph, Node, Parameter, State, Tensor, Weight, bind_symbols
+from modelhost.api.backend import (
+    CacheLayout,
+    CacheSpec,
+    Graph,
+    Node,
+    Parameter,
+    RecurrentSpec,
+    State,
+    Tensor,
+    Weight,
+    bind_symbols,
+    block_entries,
+)
 from modelhost.graph import ops
 
 from .attention import PagedCache
 from .attention_plan import Geometry, plan_attention
+from .compressed import Pooling, plan_pooling
 from .kernels import bind
+from .planned import INDICES, PLANNED, TABLES, holds_scores
+from .recurrent import INDICES as STATE_INDICES
+from .recurrent import RECURRENT
+from .walk import plan_walk
 from .weights import load_weight, storage_dtype
 
 
@@ -90,10 +107,15 @@ def _to_numpy(value: torch.Tensor) -> npt.NDArray[np.float32]:
     return array
 
 
-def _allocate(state: State, cache: CacheLayout, device: torch.device, dtype: torch.dtype) -> PagedCache:
-    spec = state.spec
-    slots = cache.blocks[spec.group] * cache.block_size
+def _allocate(state: State, cache: CacheLayout, device: torch.device, dtype: torch.dtype) -> PagedCache | torch.Tensor:
+    """A paged cache, or recurrent states ``[slots, *shape]`` in float32."""
+    spec, blocks = state.spec, cache.blocks[state.spec.group]
+    if isinstance(spec, RecurrentSpec):
+        return torch.zeros(blocks, *spec.shape, dtype=torch.float32, device=device)
+    slots = blocks * block_entries(cache.block_size, spec.stride)
     keys = torch.zeros(slots, spec.kv_heads, spec.key_dim, dtype=dtype, device=device)
+    if spec.latent:
+        return PagedCache(keys, keys[..., : spec.value_dim], latent=True)
     values = torch.zeros(slots, spec.kv_heads, spec.value_dim, dtype=dtype, device=device)
     return PagedCache(keys, values)
 
@@ -123,42 +145,67 @@ class _Compiler:
         return self._with_deaths(calls)
 
     def _calls_of(self, node: Node) -> list[Call]:
-        kernel = bind(node, self.device)
-        results = tuple(map(self.number, node.outputs))
-        if node.op is not ops.attention:
-            return [Call(kernel, tuple(map(self.number, node.operands)), results)]
-        query, cache = node.operands[:2]
-        planning, plan = self._attention_plan(node)
-        return [*planning, Call(kernel, (self.number(query), self.number(cache), plan), results)]
+        if node.op in PLANNED:
+            states = zip(TABLES, node.states, strict=False)
+            plans = [((table, *INDICES), plan_attention, self._geometry(node, state)) for table, state in states]
+            return self._planned(node, *plans)
+        if node.op is ops.pool_windows:
+            return self._planned(node, ((TABLES[0], *INDICES), plan_pooling, self._pooling(node)))
+        if node.op in RECURRENT:
+            return self._planned(node, (STATE_INDICES, plan_walk))
+        return self._planned(node)
 
-    def _attention_plan(self, node: Node) -> tuple[list[Call], int]:
-        """The register of the parts that ``node`` attends in, and the call that fills it unless one did already."""
-        indices = node.operands[2:]
-        geometry = self._geometry(node)
-        key = (*indices, geometry)
+    def _planned(self, node: Node, *plans: tuple[Any, ...]) -> list[Call]:
+        """The call of a kernel that takes, instead of some operands, what is planned from them, last.
+
+        Args:
+            plans: names of operands, the function that plans, and what it takes besides.
+        """
+        named = dict(zip(node.op.operand_names, node.operands, strict=True))
+        used = {name for names, *_ in plans for name in names}
+        others = [self.number(operand) for name, operand in named.items() if name not in used]
+        calls: list[Call] = []
+        for names, make, *extra in plans:
+            planning, plan = self._plan([named[name] for name in names], make, *extra)
+            calls += planning
+            others.append(plan)
+        return [*calls, Call(bind(node, self.device), tuple(others), tuple(map(self.number, node.outputs)))]
+
+    def _plan(self, indices: Sequence[Any], make: Callable[..., Any], *extra: Hashable) -> tuple[list[Call], int]:
+        """The register of a plan, and the call that fills it unless one did already."""
+        key = (make, *indices, *extra)
         if key in self._plans:
             return [], self._plans[key]
         self._plans[key] = register = len(self.registers)
         self.registers.append(None)
-        kernel = partial(_plan, geometry=geometry, device=self.device)
+        kernel = partial(_plan, make=make, extra=(*extra, self.device))
         return [Call(kernel, tuple(map(self._host_number, indices)), (register,))], register
 
-    def _geometry(self, node: Node) -> Geometry:
-        query, state = node.operands[:2]
-        if not isinstance(query, Tensor) or not isinstance(state, State):
+    def _pooling(self, node: Node) -> Pooling:
+        [state] = node.states
+        if not isinstance(state.spec, CacheSpec) or state.spec.window is None:
+            raise TypeError(f"malformed node: {node}")
+        return Pooling(self.block_size, state.spec.window, node.attributes["stride"])
+
+    def _geometry(self, node: Node, state: State) -> Geometry:
+        """Score rows are those of the scores where a kernel holds them, else those of the mask."""
+        query, spec = node.operands[0], state.spec
+        if not isinstance(query, Tensor) or not isinstance(spec, CacheSpec):
             raise TypeError(f"malformed node: {node}")
         cache: PagedCache = self.constants[state]
-        spec = state.spec
-        group = int(str(query.shape[1])) // spec.kv_heads
-        explicit = node.attributes["soft_cap"] is not None
+        heads = int(str(query.shape[1]))
+        sparse = "selected" in node.op.operand_names and node.operands[-1] is not None
         half = cache.keys.dtype != torch.float32 and spec.key_dim == spec.value_dim <= 256
+        fused = not sparse and not holds_scores(node) and (self.device.type == "cpu" or half)
+        group = heads // spec.kv_heads if node.op in (ops.attention, ops.compressed_attention) else 1
         return Geometry(
-            block_size=self.block_size,
+            block_size=block_entries(self.block_size, spec.stride),
             window=spec.window,
             group=group,
-            score_rows=group * (spec.kv_heads if explicit else 1),
-            token_bytes=cache.keys[0].nbytes + cache.values[0].nbytes,
-            causal_kernel=not explicit and (self.device.type == "cpu" or (self.device.type == "cuda" and half)),
+            score_rows=heads if holds_scores(node) else group,
+            token_bytes=cache.keys[0].nbytes + (0 if spec.latent else cache.values[0].nbytes),
+            causal_kernel=fused and self.device.type in ("cpu", "cuda"),
+            stride=spec.stride,
         )
 
     def _host_number(self, value: Tensor | State | None) -> int:
@@ -182,6 +229,5 @@ class _Compiler:
         return result[::-1]
 
 
-def _plan(*indices: npt.NDArray[np.int32] | torch.Tensor, geometry: Geometry, device: torch.device) -> Any:
-    table, starts, contexts = (i.cpu().numpy() if isinstance(i, torch.Tensor) else i for i in indices)
-    return plan_attention(table, starts, contexts, geometry, device)
+def _plan(*indices: npt.NDArray[np.int32] | torch.Tensor, make: Callable[..., Any], extra: tuple[Any, ...]) -> Any:
+    return make(*(i.cpu().numpy() if isinstance(i, torch.Tensor) else i for i in indices), *extra)

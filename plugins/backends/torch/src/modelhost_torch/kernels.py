@@ -1,4 +1,4 @@
-"""Kernels of all ops but attention. Each is bound to a node once, when a graph is compiled."""
+"""The kernels of all ops; the short ones are here. Each is bound to a node once, when a graph is compiled."""
 
 from __future__ import annotations
 
@@ -13,14 +13,37 @@ from modelhost.api.backend import Node, Operation, Symbol
 from modelhost.api.backend import Tensor as Value
 from modelhost.graph import ops
 
+from .activations import ACTIVATIONS
 from .attention import attention, write_cache
+from .compressed import compressed_attention, pool_windows
 from .device import DTYPES
+from .latent import head_linear, index_top_k, latent_attention
+from .moe import experts, route
+from .recurrent import causal_convolution, decay_gate, gated_delta_rule
+from .streams import mix_streams, stream_weights
 
 Tensor = torch.Tensor
 Kernel = Callable[..., Any]
 
 _FEW_ROWS = 4
-_KERNELS: dict[str, Kernel] = {ops.attention.name: attention, ops.write_cache.name: write_cache}
+_KERNELS: dict[str, Kernel] = {
+    ops.attention.name: attention,
+    ops.compressed_attention.name: compressed_attention,
+    ops.experts.name: experts,
+    ops.head_linear.name: head_linear,
+    ops.index_top_k.name: index_top_k,
+    ops.latent_attention.name: latent_attention,
+    ops.mix_streams.name: mix_streams,
+    ops.pool_windows.name: pool_windows,
+    ops.route.name: route,
+    ops.stream_weights.name: stream_weights,
+    ops.write_cache.name: write_cache,
+}
+_KERNELS |= {
+    ops.causal_convolution.name: causal_convolution,
+    ops.decay_gate.name: decay_gate,
+    ops.gated_delta_rule.name: gated_delta_rule,
+}
 _BINDERS: dict[str, Callable[[Node, torch.device], Kernel]] = {}
 
 
@@ -99,6 +122,11 @@ def _scale(node: Node, device: torch.device) -> Kernel:
     return lambda x: x * factor
 
 
+@_kernel(ops.scale_rows)
+def _scale_rows(x: Tensor, factors: Tensor) -> Tensor:
+    return (x * factors).to(x.dtype)
+
+
 @_kernel(ops.cast)
 def _cast(x: Tensor, *, dtype: str) -> Tensor:
     return x.to(_torch_dtype(dtype))
@@ -109,27 +137,24 @@ def _torch_dtype(name: str) -> torch.dtype:
     return dtype
 
 
+@_kernel(ops.clamp)
+def _clamp(x: Tensor, *, low: float | None, high: float | None) -> Tensor:
+    return x.clamp(low, high)
+
+
 @_kernel(ops.soft_cap)
 def _soft_cap(x: Tensor, *, cap: float) -> Tensor:
     return (torch.tanh(x.float() / cap) * cap).to(x.dtype)
 
 
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "silu": F.silu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-}
-
-
 @_kernel(ops.activation)
 def _activation(x: Tensor, *, kind: str) -> Tensor:
-    return _ACTIVATIONS[kind](x)
+    return ACTIVATIONS[kind](x)
 
 
 @_kernel(ops.gated_activation)
 def _gated_activation(gate: Tensor, up: Tensor, *, kind: str) -> Tensor:
-    return _ACTIVATIONS[kind](gate).mul_(up)
+    return ACTIVATIONS[kind](gate).mul_(up)
 
 
 @_kernel(ops.rms_norm)
@@ -147,6 +172,12 @@ def _add_rms_norm(
     return total, _rms_norm(total, weight, eps=eps, weight_offset=weight_offset)
 
 
+@_kernel(ops.layer_norm)
+def _layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, *, eps: float) -> Tensor:
+    wide = x.float()
+    return F.layer_norm(wide, wide.shape[-1:], weight, bias, eps).to(x.dtype)
+
+
 def _table(positions: Tensor, frequencies: Tensor, scale: float) -> Tensor:
     angles = positions.float()[:, None] * frequencies
     return torch.cat((torch.cos(angles), torch.sin(angles)), -1) * scale
@@ -155,7 +186,8 @@ def _table(positions: Tensor, frequencies: Tensor, scale: float) -> Tensor:
 @_binder(ops.rope_table)
 def _rope_table(node: Node, device: torch.device) -> Kernel:
     frequencies = torch.tensor(node.attributes["frequencies"], dtype=torch.float32, device=device)
-    return partial(_table, frequencies=frequencies, scale=node.attributes["scale"])
+    scale, offset = node.attributes["scale"], node.attributes["offset"]
+    return lambda positions: _table(positions + offset, frequencies, scale)
 
 
 @_binder(ops.rope_table_longrope)
@@ -204,6 +236,11 @@ def _reshape(node: Node, device: torch.device) -> Kernel:
 @_kernel(ops.split)
 def _split(x: Tensor, *, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
     return torch.split_with_sizes(x, sizes, -1)
+
+
+@_kernel(ops.concatenate)
+def _concatenate(x: Tensor, y: Tensor) -> Tensor:
+    return torch.cat((x, y), -1)
 
 
 @_kernel(ops.take_rows)

@@ -11,7 +11,12 @@ from modelhost.api.backend import Parameter, Weight
 
 
 def storage_dtype(parameter: Parameter, dtype: torch.dtype) -> torch.dtype:
-    """float32 for vectors (norms and biases), which are small and set the accuracy; ``dtype`` for all others."""
+    """float32 for vectors (norms and biases), which are small and set the accuracy; ``dtype`` for all others.
+
+    Integers are stored as the inputs of a step are.
+    """
+    if parameter.dtype == "int32":
+        return torch.int64
     return torch.float32 if len(parameter.shape) < 2 else dtype
 
 

@@ -1,0 +1,1 @@
+"""The DeepSeek family for modelhost."""

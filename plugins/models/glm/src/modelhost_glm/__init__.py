@@ -1,0 +1,1 @@
+"""The GLM family for modelhost."""

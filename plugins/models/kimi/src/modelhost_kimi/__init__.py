@@ -1,0 +1,1 @@
+"""The Kimi family for modelhost."""
