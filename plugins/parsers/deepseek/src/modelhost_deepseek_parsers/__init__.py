@@ -1,0 +1,1 @@
+"""Parsers of the output of DeepSeek models for modelhost."""

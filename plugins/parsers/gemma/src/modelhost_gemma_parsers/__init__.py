@@ -1,0 +1,1 @@
+"""Parsers of the output of Gemma models for modelhost."""

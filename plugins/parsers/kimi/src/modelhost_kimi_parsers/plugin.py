@@ -1,0 +1,36 @@
+"""What this package declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modelhost.api import ReasoningParser, ToolParser, hookimpl
+
+API = (1, 0)
+
+_FORMATS = "modelhost_kimi_parsers.formats"
+_ARCHITECTURES = ("DeepseekV3ForCausalLM", "KimiLinearForCausalLM", "KimiK25ForConditionalGeneration")
+
+
+@hookimpl
+def modelhost_tool_parsers() -> Iterator[ToolParser]:
+    yield ToolParser(
+        "kimi_k2",
+        target=f"{_FORMATS}:kimi_k2",
+        architectures=_ARCHITECTURES,
+        template=("<|tool_calls_section_begin|>",),
+        keep_special_tokens=True,
+        models="Kimi K2, K2.5, Kimi Linear",
+    )
+
+
+@hookimpl
+def modelhost_reasoning_parsers() -> Iterator[ReasoningParser]:
+    yield ReasoningParser(
+        "kimi_k2",
+        target=f"{_FORMATS}:kimi_k2_reasoning",
+        architectures=_ARCHITECTURES,
+        template=("<think>", "<|tool_calls_section_begin|>"),
+        keep_special_tokens=True,
+        models="Kimi K2 Thinking, K2.5",
+    )

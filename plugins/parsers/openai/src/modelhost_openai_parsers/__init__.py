@@ -1,0 +1,1 @@
+"""Parsers of the output of gpt-oss (harmony) models for modelhost."""

@@ -1,0 +1,1 @@
+"""Parsers of the output of Qwen and Hermes models for modelhost."""

@@ -1,0 +1,1 @@
+"""Parsers of the output of Seed-OSS models for modelhost."""

@@ -1,0 +1,1 @@
+"""Parsers of the output of xLAM models for modelhost."""
