@@ -16,97 +16,19 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import re
-import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+
+from modelhost.testing import hygiene
+from modelhost.testing.project import Project, imported_modules, parse_file
 
 COLUMNS = ["kind", "id", "package", "gate test"]
-PUBLIC = ("modelhost.api", "modelhost.graph.ops")
-PUBLIC_IN_TESTS = (*PUBLIC, "modelhost.testing")
 INDEX = "core/src/modelhost/plugins/known_plugins.toml"
-
-DECLARE = """
-import dataclasses, json, sys
-entry_point, module, distribution, *path = sys.argv[1:]
-sys.path[:0] = path
-import pluggy
-from modelhost.api import hookspecs
-from modelhost.plugins.declaration import declare
-from modelhost.plugins.info import Found
-manager = pluggy.PluginManager(hookspecs.PROJECT)
-manager.add_hookspecs(hookspecs)
-before = set(sys.modules)
-info, registrations = declare(manager, Found(entry_point, module, distribution, "in the tree", path[-1]))
-records = [{**dataclasses.asdict(r.record), "kind": r.kind} for r in registrations]
-print(json.dumps({"error": info.error, "records": records, "imported": sorted(set(sys.modules) - before)}))
-"""
-
-
-@dataclass(frozen=True)
-class Package:
-    """A directory of the workspace that becomes a distribution."""
-
-    root: Path
-    directory: Path
-
-    @property
-    def where(self) -> str:
-        return self.directory.relative_to(self.root).as_posix()
-
-    @property
-    def source(self) -> Path:
-        return self.directory / "src"
-
-    @property
-    def is_core(self) -> bool:
-        return self.where == "core"
-
-    @cached_property
-    def project(self) -> dict[str, Any]:
-        file = self.directory / "pyproject.toml"
-        project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}) if file.is_file() else {}
-        return dict(project)
-
-    @property
-    def name(self) -> str:
-        return str(self.project.get("name", self.where))
-
-    @property
-    def entry_points(self) -> dict[str, str]:
-        return dict(self.project.get("entry-points", {}).get("modelhost", {}))
-
-    @property
-    def top_level(self) -> set[str]:
-        """Names of the import packages that it installs."""
-        return {path.stem for path in self.source.glob("*") if path.name.isidentifier() or path.suffix == ".py"}
-
-    @cached_property
-    def declarations(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """``(entry point, module, outcome of declaring it in a process of its own)``."""
-        return [(name, module, self._declare(name, module)) for name, module in self.entry_points.items()]
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        return [record for _, _, outcome in self.declarations for record in outcome["records"]]
-
-    def _declare(self, name: str, module: str) -> dict[str, Any]:
-        path = [str(self.root / "core" / "src"), str(self.source)]
-        command = [sys.executable, "-c", DECLARE, name, module, self.name, *path]
-        try:
-            result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=self.root)
-        except subprocess.TimeoutExpired:
-            return {"error": "declaring takes more than 60 s", "records": [], "imported": []}
-        if result.returncode:
-            error = (result.stderr.strip().splitlines() or [f"exit status {result.returncode}"])[-1]
-            return {"error": error, "records": [], "imported": []}
-        return dict(json.loads(result.stdout.splitlines()[-1]))
+CORE = "core"
 
 
 @dataclass(frozen=True)
@@ -124,25 +46,20 @@ class Row:
         return self.kind, self.id, self.package
 
 
-def packages(root: Path) -> list[Package]:
+def packages(root: Path) -> list[Project]:
     """The core and every plugin directory, whether or not it is complete."""
     plugins = sorted(
         path for path in root.glob("plugins/*/*") if path.is_dir() and not path.name.startswith((".", "_"))
     )
-    return [Package(root, directory) for directory in (root / "core", *plugins)]
+    path = (str(root / CORE / "src"),)
+    return [Project(directory, directory.relative_to(root).as_posix(), path) for directory in (root / CORE, *plugins)]
 
 
 def check(root: Path) -> list[str]:
     """All problems of the tree at ``root``."""
     workspace = packages(root)
-    checks = (
-        problem
-        for package in workspace
-        for part in (metadata, declaring, targets, public_imports)
-        for problem in part(package)
-    )
     return [
-        *checks,
+        *(problem for package in workspace for problem in hygiene_problems(package)),
         *duplicates(workspace),
         *index(root, workspace),
         *features(root, workspace),
@@ -150,115 +67,18 @@ def check(root: Path) -> list[str]:
     ]
 
 
-def metadata(package: Package) -> Iterator[str]:
-    """A README and the fields of pyproject.toml that a released distribution needs."""
-    for name in ("README.md", "pyproject.toml"):
-        if not (package.directory / name).is_file():
-            yield f"{package.where}: {name} is missing"
-    if not package.project:
-        return
-    file, project = f"{package.where}/pyproject.toml", package.project
-    for key in ("name", "version", "license", "requires-python"):
-        if key not in project and key not in project.get("dynamic", ()):
-            yield f"{file}: project.{key} is missing"
-    if not package.entry_points:
-        yield f"{file}: project.entry-points.modelhost has no entry point"
-    if not package.is_core:
-        yield from requirement(file, project.get("dependencies", ()))
+def hygiene_problems(package: Project) -> Iterator[str]:
+    """What the kit that third parties use finds. Import times and the import of targets are left to tests."""
+    host = package.label == CORE
+    yield from hygiene.metadata(package, host=host)
+    yield from hygiene.declaration(package, host=host)
+    yield from hygiene.declaring_imports(package)
+    yield from hygiene.targets(package)
+    if not host:
+        yield from hygiene.public_imports(package)
 
 
-def requirement(file: str, dependencies: Iterable[str]) -> Iterator[str]:
-    """The plugin depends on a range of ``modelhost``, not on one version of it."""
-    for text in dependencies:
-        match = re.fullmatch(r"modelhost(?![\w.-])\s*(\[[^]]*\])?\s*([^;@\[\]]*)(@.*)?(;.*)?", text)
-        if match:
-            lower, upper = re.search(r">=|>|~=", match[2]), re.search(r"(?<![<>=!~])<|~=", match[2])
-            if not lower or not upper or "==" in match[2] or match[3]:
-                yield f'{file}: {text!r} must be a range with both ends, such as "modelhost>=0.1,<0.2"'
-            return
-    yield f"{file}: project.dependencies lacks modelhost"
-
-
-def declaring(package: Package) -> Iterator[str]:
-    """Each declaring module declares without error, is pure, and says which API it was written for."""
-    for name, module, outcome in package.declarations:
-        where = f"{package.where}: entry point {name} = {module}"
-        if outcome["error"]:
-            yield f"{where}: {outcome['error']}"
-            continue
-        own = package.top_level
-        for imported in outcome["imported"]:
-            top = imported.partition(".")[0]
-            allowed = top in sys.stdlib_module_names or top in own or is_within(imported, "modelhost.api")
-            if not allowed:
-                yield f"{where}: imports {imported}, which is neither the standard library nor modelhost.api"
-        if not package.is_core and not states_api(source_file(package, module)):
-            yield f"{where}: the API number must be a literal such as API = (1, 0), which an upgrade does not change"
-
-
-def states_api(file: Path | None) -> bool:
-    """Whether the module assigns a literal pair to ``API``."""
-    body = tree(file).body if file else []
-    for node in body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and re.match(r"API\b", ast.unparse(node)):
-            return isinstance(node.value, ast.Tuple) and all(isinstance(item, ast.Constant) for item in node.value.elts)
-    return False
-
-
-def targets(package: Package) -> Iterator[str]:
-    """What a record points at is defined in the package that declares it."""
-    for record in package.records:
-        for field in ("target", "probe", "settings"):
-            if record.get(field):
-                module, _, attribute = record[field].partition(":")
-                file = source_file(package, module)
-                if file is None or attribute.partition(".")[0] not in names(tree(file)):
-                    what = f"{record['kind']} {record['id']}: {field} {record[field]}"
-                    yield f"{package.where}: {what} is not defined there"
-
-
-def names(module: ast.Module) -> set[str]:
-    """Names that the module defines or imports at its top level, also under an ``if`` or ``try``."""
-    found: set[str] = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.ImportFrom | ast.Import):
-            found.update(alias.asname or alias.name for alias in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-    return found
-
-
-def public_imports(package: Package) -> Iterator[str]:
-    """A first-party plugin uses what everybody may use."""
-    if package.is_core:
-        return
-    for folder, allowed in (("src", PUBLIC), ("tests", PUBLIC_IN_TESTS)):
-        for file in sorted((package.directory / folder).rglob("*.py")):
-            for line, module in imports(tree(file)):
-                if is_within(module, "modelhost") and not any(is_within(module, name) for name in allowed):
-                    place = f"{file.relative_to(package.root).as_posix()}:{line}"
-                    yield f"{place}: imports {module}; plugins may import {', '.join(allowed)} only"
-
-
-def imports(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """``(line, full name)`` of everything imported, also by ``import_module`` with a constant."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Call) and re.search(r"(import_module|__import__)$", ast.unparse(node.func)):
-            constants = [argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)]
-            yield from ((node.lineno, str(value)) for value in constants)
-
-
-def is_within(module: str, package: str) -> bool:
-    return module == package or module.startswith(f"{package}.")
-
-
-def duplicates(workspace: list[Package]) -> Iterator[str]:
+def duplicates(workspace: list[Project]) -> Iterator[str]:
     """No id, and no GGUF architecture, is declared twice."""
     owners: dict[tuple[str, str], str] = {}
     for package in workspace:
@@ -266,11 +86,11 @@ def duplicates(workspace: list[Package]) -> Iterator[str]:
             claims = [(record["kind"], record["id"]), *(("GGUF architecture", name) for name in record.get("gguf", ()))]
             for claim in claims:
                 if claim in owners:
-                    yield f"{package.where}: {claim[0]} {claim[1]} is already declared by {owners[claim]}"
-                owners.setdefault(claim, package.where if claim[0] == record["kind"] else f"{record['id']}")
+                    yield f"{package.label}: {claim[0]} {claim[1]} is already declared by {owners[claim]}"
+                owners.setdefault(claim, package.label if claim[0] == record["kind"] else f"{record['id']}")
 
 
-def index(root: Path, workspace: list[Package]) -> Iterator[str]:
+def index(root: Path, workspace: list[Project]) -> Iterator[str]:
     """The index of known plugins has every id that a message may have to name a package for."""
     keys = {
         "architecture": "architectures",
@@ -291,7 +111,7 @@ def index(root: Path, workspace: list[Package]) -> Iterator[str]:
                     yield f"{INDEX}: {key} of [{package.name}] lacks {id!r}"
 
 
-def features(root: Path, workspace: list[Package]) -> Iterator[str]:
+def features(root: Path, workspace: list[Project]) -> Iterator[str]:
     """Declared = documented = tested."""
     rows = list(feature_rows(root))
     declared = {(record["kind"], record["id"], package.name) for package in workspace for record in package.records}
@@ -330,7 +150,7 @@ def gate_problems(root: Path, row: Row) -> Iterator[str]:
         yield f'{where}: the gate test must be "tests/FILE.py" or "tests/FILE.py::test_name", got {row.gate!r}'
     elif not file.is_file():
         yield f"{where}: gate test {path} does not exist"
-    elif test and not has_test(tree(file), test):
+    elif test and not has_test(parse_file(file), test):
         yield f"{where}: gate test {row.gate} does not exist"
     elif not re.search(rf"(?<![\w-]){re.escape(row.id)}(?![\w-])", file.read_text(encoding="utf-8")):
         yield f"{where}: gate test {path} does not mention {row.id}"
@@ -348,7 +168,7 @@ def has_test(module: ast.Module, name: str) -> bool:
     return True
 
 
-def core_names_no_plugin(root: Path, workspace: list[Package]) -> Iterator[str]:
+def core_names_no_plugin(root: Path, workspace: list[Project]) -> Iterator[str]:
     """Modelhost itself has no plugin's module and no architecture's id in its code; comments and docstrings may."""
     modules = {name for package in workspace[1:] for name in package.top_level}
     known = tomllib.loads((root / INDEX).read_text(encoding="utf-8"))
@@ -358,7 +178,7 @@ def core_names_no_plugin(root: Path, workspace: list[Package]) -> Iterator[str]:
     }
     words = re.compile(rf"\b({'|'.join(map(re.escape, sorted(modules | architectures)))})\b")
     for file in sorted((root / "core" / "src").rglob("*.py")):
-        for line, text in code_words(tree(file)):
+        for line, text in code_words(parse_file(file)):
             if match := words.search(text):
                 yield f"{file.relative_to(root).as_posix()}:{line}: core names {match[0]}, which belongs to a plugin"
 
@@ -366,7 +186,7 @@ def core_names_no_plugin(root: Path, workspace: list[Package]) -> Iterator[str]:
 def code_words(module: ast.Module) -> Iterator[tuple[int, str]]:
     """``(line, text)`` of the identifiers, imported names and string constants that are not docstrings."""
     documentation = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
-    yield from imports(module)
+    yield from imported_modules(module)
     for node in ast.walk(module):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             yield node.lineno, node.value
@@ -376,17 +196,6 @@ def code_words(module: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
         elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
-
-
-def source_file(package: Package, module: str) -> Path | None:
-    """The file of a module of this package."""
-    base = package.source.joinpath(*module.split("."))
-    return next((file for file in (base.with_suffix(".py"), base / "__init__.py") if file.is_file()), None)
-
-
-@cache
-def tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
 
 def main() -> int:

@@ -14,6 +14,8 @@ import pytest
 # One BLAS thread: arrays are small here, and threads that wait for each other cost more than they give.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# What plugins declare is read anew, not from what an earlier run left in the user's cache.
+os.environ.setdefault("MODELHOST_PLUGIN_CACHE", "0")
 
 _FETCH = Path(__file__).parent.parent / "scripts" / "fetch_checkpoint.py"
 

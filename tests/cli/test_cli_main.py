@@ -41,10 +41,10 @@ def test_no_command_is_wrong_usage(cli: Cli) -> None:
     ("word", "message"),
     [
         ("rnu", "there is no command 'rnu'. Did you mean run? See: modelhost --help"),
-        ("Plugin", "there is no command 'Plugin'. Did you mean plugins or explain or plan? See: modelhost --help"),
+        ("Plugin", "there is no command 'Plugin'. Did you mean plugin or plugins or explain? See: modelhost --help"),
         (
             "xyzzy",
-            "there is no command 'xyzzy'. The commands are run, plan, explain, tokenize, plugins, doctor. "
+            "there is no command 'xyzzy'. The commands are run, plan, explain, tokenize, plugins, plugin, doctor. "
             "See: modelhost --help",
         ),
         (

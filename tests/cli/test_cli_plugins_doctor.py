@@ -45,10 +45,56 @@ def test_plugins_table(cli: Cli) -> None:
     (core,) = [line for line in result.out.splitlines() if line.split()[:2] == ["core", "modelhost"]]
     assert core.split()[2:4] == [version("modelhost"), "1.0"]
     assert " ok " in core
-    assert core.rstrip().endswith("builtin.py")
-    assert "backend: reference" in result.out
-    assert "encodings: " in result.out
-    assert "architectures: LlamaForCausalLM, MistralForCausalLM" in result.out
+    assert core.split()[4:6] == ["backend", "reference"]
+    assert "builtin.py" in core
+    header = next(line for line in result.out.splitlines() if line.strip())
+    assert header.split() == [
+        "plugin",
+        "distribution",
+        "version",
+        "API",
+        "kind",
+        "ids",
+        "import",
+        "ms",
+        "state",
+        "location",
+    ]
+    assert "encoding " in result.out
+    assert "architecture LlamaForCausalLM, MistralForCausalLM" in " ".join(result.out.split())
+
+
+def test_times_of_plugins_that_were_not_imported_are_in_brackets(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODELHOST_PLUGIN_CACHE", "1")
+    monkeypatch.setenv("MODELHOST_CACHE", str(tmp_path))
+    first = listed(cli("plugins", "--json"))
+    assert not any(plugin["cached"] for plugin in first.values())
+    second = listed(cli("plugins", "--json"))
+    assert second["modelhost-llama"]["cached"]
+    assert second["modelhost-llama"]["import_ms"] == first["modelhost-llama"]["import_ms"]
+    assert f"({first['modelhost-llama']['import_ms']:.1f})" in cli("plugins").out
+    assert not any(plugin["cached"] for plugin in listed(cli("plugins", "--refresh", "--json")).values())
+    data = json.loads(cli("doctor", "--json").out)["caches"]
+    assert data["modelhost"].startswith(f"{tmp_path} (0.")
+    assert data["declarations"].startswith(f"{tmp_path}/declarations-")
+    assert data["declarations"].endswith("plugins were not imported")
+
+
+def test_doctor_when_the_cache_is_off(cli: Cli) -> None:
+    assert json.loads(cli("doctor", "--json").out)["caches"]["declarations"] == "switched off"
+
+
+def test_doctor_names_plugins_that_are_tied_to_one_modelhost(tmp_path: Path) -> None:
+    install(tmp_path, "tied", "tied", BROKEN["talks"])
+    with (tmp_path / "tied-1.0.dist-info" / "METADATA").open("a") as metadata:
+        metadata.write("Requires-Dist: modelhost==0.1.0\n")
+    data = json.loads(run_process("doctor", "--json", env={"PYTHONPATH": str(tmp_path)}).out)
+    assert data["requirements"] == {
+        "tied": "requires 'modelhost==0.1.0': one version of modelhost, so neither can be upgraded alone. It should "
+        "require a range that ends before the next release that breaks it, such as modelhost>=0.1,<0.2"
+    }
 
 
 def test_plugins_json(cli: Cli) -> None:

@@ -213,3 +213,10 @@ def test_a_replacement_is_one_candidate(site: Any) -> None:
     site.backend("faster", 'priority=5, replaces="modelhost-one:one"')
     selection = select_backend(site.boot(replace=("modelhost-one:one",)))
     assert [(line.id, line.verdict) for line in selection.candidates] == [("faster", "chosen"), ("reference", "lower")]
+
+
+def test_a_fallback_names_the_broken_plugins_that_may_have_a_better_one(site: Any) -> None:
+    site.plugin("acme", "1 / 0\n")
+    warning = select_backend(site.boot()).warning
+    assert warning is not None
+    assert "These plugins cannot be used and may have one: modelhost-acme; see modelhost plugins." in warning

@@ -159,3 +159,16 @@ def test_the_index_knows_one_provider_for_each_id() -> None:
     assert known.provider("GGUF architecture", "qwen2") == "modelhost-qwen"
     assert set(known.devices) == set(known.providers["backend"].values())
     assert known.recommended_backend in known.devices
+
+
+def test_a_broken_plugin_that_nobody_knows_may_be_the_one(site: Any) -> None:
+    file = site.plugin("acme", "1 / 0\n")
+    text = failure(select_architecture, site.boot(), "AcmeForCausalLM", "hf")
+    assert text.splitlines()[:3] == [
+        "no installed plugin provides architecture 'AcmeForCausalLM'.",
+        "An installed plugin that is not usable may provide it:",
+        f"modelhost-acme 1.0 (entry point 'acme') is broken: ZeroDivisionError: division by zero ({file}:4). "
+        "Remove it with: pip uninstall modelhost-acme",
+    ]
+    disabled = failure(select_architecture, site.boot(disable=("acme",)), "AcmeForCausalLM", "hf")
+    assert "modelhost-acme 1.0 is disabled: 'acme' is in plugins.disable" in disabled

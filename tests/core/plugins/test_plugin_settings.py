@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from modelhost.api import ConfigError
+from modelhost.api.system import cache_directory
 from modelhost.plugins import HostSettings, boot, load_settings, plugin_settings
 
 
@@ -16,7 +17,27 @@ def load(directory: Path, text: str | None = None, **environment: str) -> HostSe
 
 
 def test_nothing_set(tmp_path: Path) -> None:
-    assert load(tmp_path) == HostSettings()
+    assert load(tmp_path, XDG_CACHE_HOME="caches", LOCALAPPDATA="caches") == HostSettings(
+        cache=cache_directory({"XDG_CACHE_HOME": "caches", "LOCALAPPDATA": "caches"})
+    )
+
+
+@pytest.mark.parametrize("value", ["0", ""])
+def test_the_cache_of_declarations_can_be_switched_off_and_moved(tmp_path: Path, value: str) -> None:
+    assert load(tmp_path, MODELHOST_PLUGIN_CACHE=value).cache is None
+    assert load(tmp_path, MODELHOST_CACHE="elsewhere").cache == Path("elsewhere")
+
+
+def test_the_time_limit(tmp_path: Path) -> None:
+    assert load(tmp_path).timeout == 10.0
+    assert load(tmp_path, "[plugins]\ntimeout = 2\n").timeout == 2.0
+    assert load(tmp_path, MODELHOST_PLUGIN_TIMEOUT="0.5").timeout == 0.5
+
+
+@pytest.mark.parametrize("value", ["soon", "0", "-1", "inf", "nan", ""])
+def test_a_time_limit_in_the_environment_that_is_none(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match="MODELHOST_PLUGIN_TIMEOUT must be a number of seconds above 0, got"):
+        load(tmp_path, MODELHOST_PLUGIN_TIMEOUT=value)
 
 
 def test_the_file(tmp_path: Path) -> None:
@@ -62,6 +83,7 @@ def test_the_environment(tmp_path: Path) -> None:
         ("[plugins]\nenable = [1]\n", "plugins.enable must be a list of strings, got [1]"),
         ("plugins = 1\n", "plugins must be a table, got 1"),
         ("[plugin]\ntorch = 1\n", "plugin.torch must be a table, got 1"),
+        ("[plugins]\ntimeout = true\n", "plugins.timeout must be a number of seconds above 0, got True"),
         ("plugin = []\n", "plugin must be a table, got []"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -178,13 +177,3 @@ def test_token_bytes_join_to_the_text(real_tokenizer: TokenizerOf) -> None:
         for text in CORPUS.values():
             pieces = [tokenizer.token_bytes(index) for index in tokenizer.encode(text, add_special_tokens=False)]
             assert b"".join(piece or b"" for piece in pieces) == text.encode()
-
-
-def test_the_largest_vocabulary_builds_quickly(gguf_metadata: MetadataOf) -> None:
-    metadata = gguf_metadata("gemma3")
-    seconds = []
-    for _ in range(2):
-        started = time.process_time()
-        Tokenizer.from_gguf(metadata)
-        seconds.append(time.process_time() - started)
-    assert min(seconds) < 3.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tokenizers import decoders, models
 
 from modelhost.api import TokenizerError, UnsupportedError
 from modelhost.text import Tokenizer
+from tests.counting import lines_executed
 
 CORPUS: dict[str, str] = json.loads(Path(__file__).with_name("corpus.json").read_text(encoding="utf-8"))
 NAMES = ("smollm2", "qwen2.5-coder", "gemma3")
@@ -203,12 +203,7 @@ def test_cost_grows_with_the_number_of_tokens_only(name: str, real_tokenizer: Ca
     tokenizer = real_tokenizer(name)
     ids = tokenizer.encode("A sentence, 你好 and 🙂. " * 400)
 
-    def seconds(count: int) -> float:
-        times = []
-        for _ in range(5):
-            started = time.process_time()
-            streamed(tokenizer, (ids * 8)[:count])
-            times.append(time.process_time() - started)
-        return min(times)
+    def work(count: int) -> int:
+        return lines_executed(lambda: streamed(tokenizer, (ids * 8)[:count]))
 
-    assert seconds(16000) < 20 * seconds(1600)
+    assert work(8000) < 11 * work(800)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from .interrupt import Interrupt
 
 if TYPE_CHECKING:
+    from modelhost.engine.chat import GenerationRequest
     from modelhost.engine.model import ServedModel
-    from modelhost.engine.outputs import FinishReason
-    from modelhost.engine.prompts import TokenizedPrompt
-    from modelhost.engine.sampling_params import SamplingParams
+    from modelhost.engine.outputs import CompletionOutput, FinishReason
 
 
 @dataclass(slots=True)
@@ -22,7 +21,7 @@ class Answer:
 
     Attributes:
         prompt_tokens: number of tokens of the prompt.
-        text: the answer.
+        output: the answer.
         tokens: number of its tokens.
         finish_reason: ``None`` when Ctrl-C stopped it.
         first_token_seconds: from the start to the first token.
@@ -30,7 +29,7 @@ class Answer:
     """
 
     prompt_tokens: int
-    text: str = ""
+    output: CompletionOutput | None = None
     tokens: int = 0
     finish_reason: FinishReason | None = None
     first_token_seconds: float = 0.0
@@ -46,16 +45,18 @@ class Answer:
         )
 
 
-def answer(model: ServedModel, prompt: TokenizedPrompt, params: SamplingParams, write: Callable[[str], None]) -> Answer:
-    """Answer ``prompt``, handing each new piece of text to ``write``. Ctrl-C stops it between two steps.
+def answer(model: ServedModel, request: GenerationRequest, show: Callable[[CompletionOutput], None]) -> Answer:
+    """Answer ``request``, handing each new output to ``show``. Ctrl-C stops it between two steps.
 
     Raises:
         RequestError: the prompt is empty or too long.
+        PluginError: a parser failed on the answer.
         KeyboardInterrupt: at the second Ctrl-C.
     """
     engine, request_id = model.engine, model.next_id()
+    prompt = request.prompt
     result = Answer(len(prompt.token_ids))
-    engine.add_request(request_id, prompt.token_ids, params, prompt=prompt.text)
+    engine.add_request(request_id, prompt.token_ids, request.params, prompt=prompt.text, readers=request.readers)
     started = time.perf_counter()
     try:
         with Interrupt() as interrupt:
@@ -63,9 +64,11 @@ def answer(model: ServedModel, prompt: TokenizedPrompt, params: SamplingParams, 
                 for output in engine.step():
                     completion = output.outputs[0]
                     result.first_token_seconds = result.first_token_seconds or time.perf_counter() - started
-                    result.text, result.tokens = completion.text, len(completion.token_ids)
+                    result.output, result.tokens = completion, len(completion.token_ids)
                     result.finish_reason = completion.finish_reason
-                    write(completion.delta)
+                    show(completion)
+                    if output.error is not None:
+                        raise output.error
     finally:
         engine.abort(request_id)
     result.seconds = time.perf_counter() - started

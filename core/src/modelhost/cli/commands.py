@@ -8,9 +8,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("modelhost.cli.explain:explain", "Show which plugins would run a model, and how, op by op"),
     "tokenize": ("modelhost.cli.tokenize:tokenize", "Show the tokens of a text"),
     "plugins": ("modelhost.cli.plugins:plugins", "List the installed plugins and their state"),
+    "plugin": ("modelhost.cli.plugin:plugin", "Begin a plugin package"),
     "doctor": ("modelhost.cli.doctor:doctor", "Check this machine and this installation"),
 }
 """Name -> (``"module:function"``, summary)."""
+
+SUBCOMMANDS: dict[str, tuple[str, str]] = {
+    "plugins install": ("modelhost.cli.plugins_change:install", "Install plugins with pip"),
+    "plugins uninstall": ("modelhost.cli.plugins_change:uninstall", "Remove plugins with pip"),
+}
+"""The same for commands of two words."""
 
 _HELP = """\
 Usage: modelhost COMMAND [OPTIONS]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelhost.api import CheckpointError, RequestError, TokenizerError
 
-from .options import SamplingOptions
+from .options import ChatOptions, SamplingOptions
 
 if TYPE_CHECKING:
+    from modelhost.engine.chat import GenerationRequest
     from modelhost.engine.model import ServedModel
-    from modelhost.engine.prompts import TokenizedPrompt
+    from modelhost.engine.outputs import CompletionOutput
     from modelhost.engine.sampling_params import SamplingParams
 
 _USUAL_SAMPLING = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
@@ -25,31 +28,44 @@ class Conversation:
     Attributes:
         chat: whether prompts go through a chat template; otherwise each is continued on its own.
         system: the system message.
+        options: of the chat, see :class:`modelhost.engine.chat.ChatOptions`.
         messages: what was said so far, without the system message.
     """
 
-    def __init__(self, model: ServedModel, *, chat: bool, system: str | None = None) -> None:
+    def __init__(
+        self, model: ServedModel, *, chat: bool, system: str | None = None, options: Mapping[str, Any] | None = None
+    ) -> None:
         self.chat = chat
         self.system = system
-        self.messages: list[dict[str, str]] = []
+        self.options = dict(options or {})
+        self.messages: list[dict[str, Any]] = []
         self._model = model
 
-    def prompt(self, text: str) -> TokenizedPrompt:
-        """The prompt for the user's next message.
+    def request(self, text: str, params: SamplingParams) -> GenerationRequest:
+        """The request for the user's next message; errors as :meth:`modelhost.engine.model.ServedModel.chat`.
 
         Raises:
             TokenizerError: the chat template fails.
             RequestError: the text is not valid Unicode, or there is no tokenizer.
         """
-        if not self.chat:
-            return self._model.tokenize(text)
-        system = [{"role": "system", "content": self.system}] if self.system is not None else []
-        return self._model.render([*system, *self.messages, {"role": "user", "content": text}])
+        from modelhost.engine.chat import GenerationRequest
 
-    def add(self, text: str, answer: str) -> None:
+        if not self.chat:
+            return GenerationRequest(self._model.tokenize(text), params)
+        system = [{"role": "system", "content": self.system}] if self.system is not None else []
+        messages = [*system, *self.messages, {"role": "user", "content": text}]
+        return self._model.chat(messages, params, **self.options)
+
+    def add(self, text: str, answer: CompletionOutput | None) -> None:
         """Remember a message and its answer. A message without an answer is forgotten."""
-        if self.chat and answer:
-            self.messages += [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
+        if not self.chat or answer is None or not (answer.content or answer.tool_calls):
+            return
+        said: dict[str, Any] = {"role": "assistant", "content": answer.content or ""}
+        if answer.reasoning:
+            said["reasoning"] = answer.reasoning
+        if answer.tool_calls:
+            said["tool_calls"] = [asdict(call) for call in answer.tool_calls]
+        self.messages += [{"role": "user", "content": text}, said]
 
     def reset(self) -> None:
         """Forget all but the system message."""
@@ -65,6 +81,31 @@ def sampling_params(model: ServedModel, options: SamplingOptions) -> SamplingPar
     stated = model.prepared.source.checkpoint.generation_config
     usual: dict[str, Any] = {} if any(stated.get(name) is not None for name in _USUAL_SAMPLING) else _USUAL_SAMPLING
     return replace(model.default_sampling_params(), **{**usual, **options.given()})
+
+
+def chat_options(options: ChatOptions) -> dict[str, Any]:
+    """What the command line says about a chat.
+
+    Raises:
+        RequestError: a value is not JSON of the right kind, or the file of tools cannot be read.
+    """
+    given: dict[str, Any] = {}
+    if options.tools is not None:
+        try:
+            text = Path(options.tools).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RequestError(f"--tools {options.tools} cannot be read: {error}") from error
+        given["tools"] = _json(f"--tools {options.tools}", text)
+    if options.chat_template_kwargs is not None:
+        given["chat_template_kwargs"] = _json("--chat-template-kwargs", options.chat_template_kwargs)
+    return given
+
+
+def _json(what: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise RequestError(f"{what} is not JSON: {error}") from error
 
 
 def has_template(model: ServedModel) -> bool:

@@ -61,7 +61,9 @@ class _Patient:
             "modelhost": self._modelhost,
             "machine": self._machine,
             "plugins": self._plugins,
+            "requirements": self._requirements,
             "backends": self._backends,
+            "caches": self._caches,
             "files": self._files,
         }
 
@@ -93,13 +95,14 @@ class _Patient:
         from modelhost.api.system import available_memory
         from modelhost.engine.memory import gib
 
-        from .host_facts import cores, cpu_features, cpu_model
+        from .host_facts import accelerators, cores, cpu_features, cpu_model
 
         yield "platform", platform.platform()
         yield "processor", cpu_model()
         if features := cpu_features():
             yield "instructions", features
         yield "cores", cores()
+        yield "accelerators", accelerators()
         yield "memory", f"{gib(available_memory())} available"
 
     def _plugins(self) -> Facts:
@@ -111,6 +114,13 @@ class _Patient:
             yield f"{plugin.distribution}, {plugin.entry_point}", f"{version}; {state}"
         for warning in self.registry.warnings:
             yield "warning", warning
+
+    def _requirements(self) -> Facts:
+        """Plugins that are tied to one modelhost, or to none, instead of a range."""
+        from modelhost.plugins.requirements import requirement_problems
+
+        problems = requirement_problems(self.registry.plugins)
+        yield from problems.items() if problems else [("modelhost", "every plugin requires a range of it")]
 
     def _backends(self) -> Facts:
         from modelhost.api import Backend, ModelHostError
@@ -124,18 +134,39 @@ class _Patient:
         except ModelHostError as error:
             yield "by default", f"none: {error}"
 
-    def _files(self) -> Facts:
+    def _caches(self) -> Facts:
         from huggingface_hub.constants import HF_HUB_CACHE
 
+        from modelhost.api.system import cache_directory
+
+        yield "Hugging Face", _directory(Path(HF_HUB_CACHE))
+        yield "modelhost", _directory(cache_directory())
+        use = self.registry.cache
+        if use is None:
+            yield "declarations", "switched off"
+            return
+        served = f"{use.used} of {len(self.registry.plugins)} plugins were not imported"
+        yield "declarations", f"{use.file}: {use.problem or served}"
+
+    def _files(self) -> Facts:
         from modelhost.plugins.settings import FILE, user_config_directory
 
-        yield "Hugging Face cache", f"{HF_HUB_CACHE}{'' if Path(HF_HUB_CACHE).is_dir() else ' (does not exist yet)'}"
         candidates = [folder / FILE for folder in (Path.cwd(), user_config_directory(os.environ))]
         used = next((str(file) for file in candidates if file.is_file()), None)
         yield "configuration", used or f"none; looked for {' and '.join(map(str, candidates))}"
         for name in sorted(os.environ):
             if name.startswith("MODELHOST_"):
                 yield name, os.environ[name]
+
+
+def _directory(path: Path) -> str:
+    """The path and what lies in it."""
+    if not path.is_dir():
+        return f"{path} (does not exist yet)"
+    from modelhost.engine.memory import gib
+
+    size = sum(file.lstat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
+    return f"{path} ({gib(size)})"
 
 
 def _probed(claim: Registration[Any]) -> str:

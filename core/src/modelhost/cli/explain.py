@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .explanation import Explanation, OpUse, explanation_of
-from .loaded import boot_plugins, model_line, open_source, warn_about
+from .loaded import boot_plugins, model_line, open_source, parser_data, parser_selections, warn_about
 from .options import EngineOptions, JsonFlag, ModelArgument
-from .terminal import print_json, print_line, print_table
+from .terminal import note, print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from modelhost.api.backend import KernelBackend
+    from modelhost.engine.config import EngineConfig
+    from modelhost.engine.memory import MemoryPlan
+    from modelhost.plugins import ParserSelection
 
 GraphFlag = Annotated[bool, typer.Option("--graph", help="Print the whole graph")]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Draw the graph and the memory plan: one page that needs nothing else",
+        dir_okay=False,
+        writable=True,
+        show_default=False,
+    ),
+]
 
 
-def explain(model: ModelArgument, engine: EngineOptions, graph: GraphFlag = False, json: JsonFlag = False) -> int:
-    """Show which architecture and backend would run MODEL and why, and how the backend computes each op.
+def explain(
+    model: ModelArgument,
+    engine: EngineOptions,
+    graph: GraphFlag = False,
+    json: JsonFlag = False,
+    html: HtmlOption = None,
+) -> int:
+    """Show which architecture, backend and parsers would serve MODEL and why, and how the backend computes each op.
 
     The exit code is 1 when the backend lacks an op.
     """
@@ -30,22 +55,54 @@ def explain(model: ModelArgument, engine: EngineOptions, graph: GraphFlag = Fals
     dtype = None if config.dtype == "auto" else config.dtype
     selection = select_backend(registry, config.backend, config.device, dtype)
     backend = create_backend(selection, registry)
+    parsers = parser_selections(source, registry, config)
     explanation = explanation_of(source, selection, backend)
     warn_about(registry, selection)
+    if html is not None:
+        _write_page(html, explanation, _memory(explanation, backend, config))
     if json:
-        print_json({**explanation.data(), **({"graph": str(explanation.graph)} if graph else {})})
+        tools, reasoning = map(parser_data, parsers)
+        data = {**explanation.data(), "tool_parser": tools, "reasoning_parser": reasoning}
+        print_json({**data, **({"graph": str(explanation.graph)} if graph else {})})
     else:
-        _print(explanation, graph=graph)
+        _print(explanation, parsers, graph=graph)
     lower(explanation.graph, native=backend.native, backend=backend.name)
     return 0
 
 
-def _print(explanation: Explanation, *, graph: bool) -> None:
+def _memory(explanation: Explanation, backend: KernelBackend, config: EngineConfig) -> MemoryPlan | str:
+    """The plan, or why there is none."""
+    from modelhost.api import MemoryBudgetError
+    from modelhost.engine.memory import plan_memory
+
+    source, graph = explanation.source, explanation.graph
+    encoded = {name: (source.encoding_of(p), source.encoded_bytes(p)) for name, p in graph.parameters.items()}
+    try:
+        return plan_memory(graph, backend, encoded, config, source.config.max_position_embeddings)
+    except MemoryBudgetError as error:
+        return str(error)
+
+
+def _write_page(file: Path, explanation: Explanation, memory: MemoryPlan | str) -> None:
+    from modelhost.api import ModelHostError
+
+    from .report import render_page
+
+    try:
+        file.write_text(render_page(explanation, memory), encoding="utf-8")
+    except OSError as error:
+        raise ModelHostError(f"{file} cannot be written: {error.strerror}") from error
+    note(f"The page is in {file}")
+
+
+def _print(explanation: Explanation, parsers: Iterable[ParserSelection[Any]], *, graph: bool) -> None:
     from modelhost.engine.memory import gib
 
     print_line(f"model: {model_line(explanation.source)}")
     print_line(explanation.source.selection.explain())
     print_line(explanation.selection.explain())
+    for selection in parsers:
+        print_line(selection.explain())
     print_line(f"device: {explanation.selection.device}\ndtype: {explanation.selection.dtype}\n")
     print_table("Ops of the optimised graph", ["op", ">count", "tier"], map(_op_row, explanation.ops))
     print_table(

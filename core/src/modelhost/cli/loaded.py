@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from .terminal import warn
 
 if TYPE_CHECKING:
+    from modelhost.engine.config import EngineConfig
     from modelhost.loading import ModelSource
-    from modelhost.plugins import BackendSelection, Registry, Selection
+    from modelhost.plugins import BackendSelection, Candidate, ParserSelection, Registry, Selection
 
 
-def boot_plugins(*, no_plugins: bool = False) -> Registry:
+def boot_plugins(*, no_plugins: bool = False, refresh: bool = False) -> Registry:
     """The installed plugins. What they print while they are imported does not mix with a command's results."""
     from modelhost.plugins import boot
 
     with redirect_stdout(sys.stderr):
-        return boot(no_plugins=no_plugins)
+        return boot(no_plugins=no_plugins, refresh=refresh)
 
 
 def open_source(model: str, registry: Registry) -> ModelSource:
@@ -63,9 +65,44 @@ def selection_data(selection: Selection[Any]) -> dict[str, Any]:
         "id": chosen.id,
         "distribution": chosen.distribution,
         "version": chosen.version,
-        "candidates": [
-            {"id": one.id, "owner": one.owner, "verdict": one.verdict, "reason": one.reason}
-            for one in selection.candidates
-        ],
+        "candidates": _candidates(selection.candidates),
         "warning": selection.warning,
     }
+
+
+def parser_selections(
+    source: ModelSource, registry: Registry, config: EngineConfig
+) -> tuple[ParserSelection[Any], ParserSelection[Any]]:
+    """The parsers of calls and of reasoning that a chat with the model would use; nothing is loaded.
+
+    Raises:
+        PluginError, UnsupportedError: as :func:`modelhost.plugins.select_parser`.
+        TokenizerError: the tokenizer is corrupt.
+    """
+    from modelhost.api import ReasoningParser, ToolParser
+    from modelhost.engine.model import model_traits, open_tokenizer
+    from modelhost.plugins import select_parser
+
+    tokenizer = open_tokenizer(source.checkpoint)
+    with_tools, without = model_traits(source, tokenizer, tools=True), model_traits(source, tokenizer)
+    return (
+        select_parser(registry, ToolParser, config.tool_call_parser, with_tools),
+        select_parser(registry, ReasoningParser, config.reasoning_parser, without),
+    )
+
+
+def parser_data(selection: ParserSelection[Any]) -> dict[str, Any]:
+    """A parser selection as plain data."""
+    chosen = selection.chosen
+    return {
+        "id": chosen.id if chosen else None,
+        "distribution": chosen.distribution if chosen else None,
+        "version": chosen.version if chosen else None,
+        "reason": selection.reason,
+        "candidates": _candidates(selection.candidates),
+        "others": selection.others,
+    }
+
+
+def _candidates(candidates: Iterable[Candidate]) -> list[dict[str, str]]:
+    return [{"id": one.id, "owner": one.owner, "verdict": one.verdict, "reason": one.reason} for one in candidates]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from .commands import COMMANDS, help_text, unknown_command
+from .commands import COMMANDS, SUBCOMMANDS, help_text, unknown_command
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT."""
@@ -50,6 +50,8 @@ def _dispatch(arguments: list[str]) -> int:
         from .invoke import invoke
     except ModuleNotFoundError as error:
         return _misinstalled(f"it needs the module {error.name!r}, which is not installed")
+    if rest and (command := f"{name} {rest[0]}") in SUBCOMMANDS:
+        return invoke(command, SUBCOMMANDS[command][0], rest[1:])
     return invoke(name, COMMANDS[name][0], rest)
 
 

@@ -108,6 +108,24 @@ class EngineOptions:
             rich_help_panel=_ENGINE,
         ),
     ] = 2048
+    tool_call_parser: Annotated[
+        str,
+        typer.Option(
+            "--tool-call-parser",
+            metavar="NAME",
+            help="Finds calls of tools in answers; auto takes the one that fits the model, none leaves them as text",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = "auto"
+    reasoning_parser: Annotated[
+        str,
+        typer.Option(
+            "--reasoning-parser",
+            metavar="NAME",
+            help="Separates reasoning from answers; auto takes the one that fits the model, none leaves it as text",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = "auto"
     no_plugins: NoPluginsFlag = False
 
     def settings(self) -> dict[str, Any]:
@@ -206,4 +224,22 @@ class ChatOptions:
     raw: Annotated[
         bool, typer.Option("--raw", "--no-chat", help="Complete the prompt as it is, without a template")
     ] = False
+    tools: Annotated[
+        str | None,
+        typer.Option(
+            "--tools",
+            metavar="FILE",
+            help="JSON list of tools in OpenAI's form; calls are shown, not carried out",
+            show_default=False,
+        ),
+    ] = None
+    chat_template_kwargs: Annotated[
+        str | None,
+        typer.Option(
+            "--chat-template-kwargs",
+            metavar="JSON",
+            help='Variables of the chat template, such as {"enable_thinking": false}',
+            show_default=False,
+        ),
+    ] = None
     tokenizer: TokenizerOption = None

@@ -13,8 +13,9 @@ from modelhost.api import ModelHostError
 from .answering import answer
 from .conversation import Conversation
 from .main import INTERRUPTED
-from .run import finish_line
-from .terminal import note, write_answer
+from .run import say_how_it_went
+from .shown_answer import ShownAnswer
+from .terminal import note
 
 if TYPE_CHECKING:
     from modelhost.engine.model import ServedModel
@@ -88,15 +89,17 @@ class Repl:
 
     def _answer(self, text: str) -> None:
         try:
-            result = answer(self.served, self.conversation.prompt(text), self.params, write_answer)
+            shown = ShownAnswer(chat=self.conversation.chat)
+            result = answer(self.served, self.conversation.request(text, self.params), shown.show)
         except ModelHostError as error:
             note(f"error: {error}")
             if self.conversation.messages:
                 note("/reset forgets the conversation")
             return
-        finish_line(result, self.served, timings=self.timings)
+        shown.end()
+        say_how_it_went(result, self.served, timings=self.timings)
         self._interrupted = result.finish_reason is None
-        self.conversation.add(text, result.text)
+        self.conversation.add(text, result.output)
 
     def _command(self, line: str) -> None:
         name, _, argument = line.strip().partition(" ")

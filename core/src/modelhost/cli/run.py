@@ -11,6 +11,7 @@ import typer
 from .answering import Answer, answer
 from .conversation import (
     Conversation,
+    chat_options,
     check_template_name,
     check_text,
     has_template,
@@ -20,8 +21,9 @@ from .conversation import (
 from .loaded import architecture_line, backend_line, boot_plugins, model_line, warn_about
 from .main import INTERRUPTED
 from .options import ChatOptions, EngineOptions, ModelArgument, SamplingOptions
+from .shown_answer import ShownAnswer
 from .standard_input import piped_prompt
-from .terminal import note, spinner, write_answer
+from .terminal import note, spinner
 
 if TYPE_CHECKING:
     from modelhost.engine.model import ServedModel
@@ -50,26 +52,28 @@ def run(
     """
     if chat.raw and chat.system is not None:
         raise typer.BadParameter("a system message needs a chat template, so it cannot be used with --raw")
+    if chat.raw and chat.tools is not None:
+        raise typer.BadParameter("tools need a chat template, so they cannot be used with --raw")
     text = piped_prompt(prompt)
     if text is not None:
         check_text(text)
+    options = chat_options(chat)
     served = _load(model, chat, engine, verbose=verbose)
-    conversation = Conversation(served, chat=_can_chat(served, chat), system=chat.system)
+    conversation = Conversation(served, chat=_can_chat(served, chat), system=chat.system, options=options)
     params = sampling_params(served, sampling)
     if text is None:
         from .repl import Repl
 
         return Repl(served, conversation, params, timings=verbose or show_timings).run()
-    tokens = conversation.prompt(text)
-    result = answer(served, tokens, params, write_answer)
-    finish_line(result, served, timings=verbose or show_timings)
+    shown = ShownAnswer(chat=conversation.chat)
+    result = answer(served, conversation.request(text, params), shown.show)
+    shown.end()
+    say_how_it_went(result, served, timings=verbose or show_timings)
     return INTERRUPTED if result.finish_reason is None else 0
 
 
-def finish_line(result: Answer, served: ServedModel, *, timings: bool) -> None:
-    """End the answer's last line, and say on standard error why it ended early and how long it took."""
-    if not result.text.endswith("\n"):
-        write_answer("\n")
+def say_how_it_went(result: Answer, served: ServedModel, *, timings: bool) -> None:
+    """Say on standard error why an answer ended early and how long it took."""
     if result.finish_reason == "length" and (timings or sys.stderr.isatty()):
         limit = served.prepared.memory.max_model_len
         full = result.prompt_tokens + result.tokens >= limit
@@ -93,11 +97,11 @@ def _load(model: str, chat: ChatOptions, options: EngineOptions, *, verbose: boo
     with spinner(f"loading {model}"):
         served.engine  # noqa: B018 - the first access loads the weights
     if verbose or sys.stderr.isatty():
-        _summary(served, time.perf_counter() - started)
+        _summary(served, chat, time.perf_counter() - started)
     return served
 
 
-def _summary(served: ServedModel, seconds: float) -> None:
+def _summary(served: ServedModel, chat: ChatOptions, seconds: float) -> None:
     from modelhost.engine.memory import gib
 
     prepared, memory = served.prepared, served.prepared.memory
@@ -108,6 +112,9 @@ def _summary(served: ServedModel, seconds: float) -> None:
         f"memory        {gib(memory.total)} of {gib(memory.available)}: weights {gib(memory.weights)}, "
         f"KV cache {gib(memory.cache)}, workspace {gib(memory.workspace)}; context {memory.max_model_len:,} tokens"
     )
+    if has_template(served) and not chat.raw:
+        note(f"tool calls    {served.tool_parser}")
+        note(f"reasoning     {served.reasoning_parser}")
     note(f"loaded        in {seconds:.1f} s\n")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from . import files as files  # notes the time
 from .candidate import Candidate, Selection
 from .host import boot
 from .info import PluginInfo, Registration
 from .loading import load_target, plugin_settings
+from .parser_selection import ModelTraits, ParserSelection, select_parser
 from .plan import Plan, PlannedTarget
 from .registry import Registry
 from .selection import BackendSelection, select, select_architecture, select_backend
@@ -15,6 +17,8 @@ __all__ = [
     "BackendSelection",
     "Candidate",
     "HostSettings",
+    "ModelTraits",
+    "ParserSelection",
     "Plan",
     "PlannedTarget",
     "PluginInfo",
@@ -28,4 +32,5 @@ __all__ = [
     "select",
     "select_architecture",
     "select_backend",
+    "select_parser",
 ]

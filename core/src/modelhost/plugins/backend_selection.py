@@ -123,6 +123,9 @@ class _Automatic:
         chosen, recommended = self.best[0], known_plugins().recommended_backend
         text = f"no other backend is usable, so the slow {chosen.id!r} one is used."
         installed = {plugin.distribution for plugin in self.registry.plugins}
+        broken = [plugin.distribution for plugin in self.registry.plugins if plugin.state in {"broken", "incompatible"}]
+        if broken:
+            text = f"{text} These plugins cannot be used and may have one: {', '.join(broken)}; see modelhost plugins."
         return text if recommended in installed else f"{text} Install a faster one: pip install {recommended}"
 
 

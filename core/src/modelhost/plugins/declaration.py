@@ -13,14 +13,18 @@ from inspect import isfunction
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from modelhost.api import API, HOOKS, Record, compatible
+from modelhost.api import API, HOOKS, PluginError, Record, compatible
 
 from . import diagnosis
 from .info import CORE, Found, PluginInfo, Registration, State
+from .plain import from_plain, to_plain
+from .time_limit import TimeLimitExceeded, run_limited
 
 if TYPE_CHECKING:
     import pluggy
 
+TIME_LIMIT_S = 10.0
+"""Seconds that a plugin may take to declare its records."""
 _PREFIX = "modelhost_"
 _REPLACES = re.compile(r"[\w.-]+:.+")
 
@@ -34,44 +38,65 @@ class _Rejected(Exception):
         self.api = api
 
 
-def declare(manager: pluggy.PluginManager, found: Found) -> tuple[PluginInfo, tuple[Registration[Record], ...]]:
+def declare(
+    manager: pluggy.PluginManager, found: Found, time_limit_s: float = TIME_LIMIT_S
+) -> tuple[PluginInfo, tuple[Registration[Record], ...]]:
     """Imports the module that ``found`` names and collects its records.
 
     Nothing that the module does, short of ending the process, raises out of here: the state and the error of the
     returned info tell. The module stays registered in ``manager`` when its state is ``"ok"``.
+
+    Args:
+        time_limit_s: seconds that the import and the hooks may take together.
     """
     started = time.perf_counter()
-    api, location = None, found.location
-    records: tuple[Record, ...] = ()
-    info = PluginInfo.of(found, "ok", location)
-    try:
-        module = _import(found)
-        location = getattr(module, "__file__", None) or location
-        api = _api_number(module, found)
-        records = _records(manager, module, found)
-        info = replace(info, location=location, api=api, ids=_ids(records))
-    except _Rejected as rejected:
-        info = replace(info, state=rejected.state, location=location, api=api or rejected.api, error=str(rejected))
-    except diagnosis.REPORTABLE as error:
-        info = replace(info, state="broken", location=location, api=api, error=str(_raised(found, error)))
-    info = replace(info, import_ms=round((time.perf_counter() - started) * 1000, 3))
-    return info, tuple(
-        Registration(record, found.distribution, found.version, found.entry_point, found.module, location, api or API)
-        for record in records
-    )
+    info, records = _Declaration(manager, found).outcome(time_limit_s)
+    info = replace(info, import_ms=round((time.perf_counter() - started) * 1000, 3), ids=info.ids_of(records))
+    return info, info.registrations(records)
 
 
-def disabled(found: Found, reason: str) -> PluginInfo:
-    """The info of a plugin that was not imported because ``reason``."""
-    info = PluginInfo.of(found, "disabled", found.location)
-    return replace(info, error=f"{found.distribution} {found.version} is disabled: {reason}")
+class _Declaration:
+    """One attempt. What is known of the plugin so far is kept, for the report when a later step fails."""
+
+    def __init__(self, manager: pluggy.PluginManager, found: Found) -> None:
+        self.manager = manager
+        self.found = found
+        self.info = PluginInfo.of(found, "ok", found.location)
+        self.late = False
+
+    def outcome(self, time_limit_s: float) -> tuple[PluginInfo, tuple[Record, ...]]:
+        try:
+            records = run_limited(self._records, time_limit_s)
+            return self.info, records
+        except TimeLimitExceeded as error:
+            self.late = True
+            return replace(
+                self.info, state="broken", error=str(_late(self.found, error, time_limit_s)), timed_out=True
+            ), ()
+        except _Rejected as rejected:
+            api = self.info.api or rejected.api
+            return replace(self.info, state=rejected.state, api=api, error=str(rejected)), ()
+        except diagnosis.REPORTABLE as error:
+            return replace(self.info, state="broken", error=str(_raised(self.found, error))), ()
+
+    def _records(self) -> tuple[Record, ...]:
+        module = _import(self.found)
+        self.info = replace(self.info, location=getattr(module, "__file__", None) or self.info.location)
+        self.info = replace(self.info, api=_api_number(module, self.found))
+        if self.late:
+            return ()
+        return _records(self.manager, module, self.found)
 
 
-def _ids(records: Iterable[Record]) -> dict[str, tuple[str, ...]]:
-    ids: dict[str, tuple[str, ...]] = {}
-    for record in records:
-        ids[record.kind] = (*ids.get(record.kind, ()), record.id)
-    return ids
+def _late(found: Found, error: TimeLimitExceeded, time_limit_s: float) -> _Rejected:
+    reason = f"its declaring module {found.module!r} takes longer than {time_limit_s:g} s"
+    return _broken(found, reason, diagnosis.position(reversed(error.frames), found.module) or found.location)
+
+
+def repeated(found: Found, first: PluginInfo) -> PluginInfo:
+    """The info of a plugin whose module the plugin ``first`` declares already."""
+    reason = f"its module {found.module!r} is already declared by {first.distribution}:{first.entry_point}"
+    return replace(PluginInfo.of(found, "broken", first.location), error=str(_broken(found, reason, first.location)))
 
 
 def _broken(found: Found, reason: str, position: str | None) -> _Rejected:
@@ -161,9 +186,6 @@ def _implementations(manager: pluggy.PluginManager, module: ModuleType) -> Itera
 
 
 def _register(manager: pluggy.PluginManager, module: ModuleType, found: Found) -> None:
-    if manager.is_registered(module):
-        other = manager.get_name(module)
-        raise _broken(found, f"its module {found.module!r} is already declared by {other}", module.__file__)
     try:
         manager.register(module, name=f"{found.distribution}:{found.entry_point}")
     except Exception as error:
@@ -196,9 +218,17 @@ def _run(hook: str, implementation: pluggy.HookImpl, found: Found) -> Iterator[R
         reason = f"{hook}() returned {type(result).__name__}, expected an iterable of {expected.__name__}"
         raise _broken(found, reason, position)
     for item in items:
-        if not isinstance(item, expected):
+        if type(item) is not expected:
             raise _broken(found, f"{hook}() yielded {item!r}, expected {expected.__name__}", position)
-        yield item
+        yield _plain(item, found, position)
+
+
+def _plain(record: Record, found: Found, position: str) -> Record:
+    """The record as a later start gets it from the cache, so that both are the same."""
+    try:
+        return from_plain(record.kind, to_plain(record))
+    except PluginError as error:
+        raise _broken(found, str(error), position) from error
 
 
 def _add(records: dict[tuple[str, str], Record], record: Record, implementation: pluggy.HookImpl, found: Found) -> None:

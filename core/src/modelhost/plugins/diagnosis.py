@@ -5,11 +5,16 @@ from __future__ import annotations
 import difflib
 import traceback
 from collections.abc import Iterable
+from types import FrameType
 
 from .info import CORE
 
 REPORTABLE = (Exception, SystemExit)
 """What a plugin's code may raise without taking the host down. KeyboardInterrupt is the user's, not the plugin's."""
+
+
+_HOST = {"modelhost", "importlib", "pluggy", "threading"}
+"""Packages whose frames are not a plugin's."""
 
 
 def cause(error: BaseException, module: str) -> str:
@@ -26,13 +31,18 @@ def where(error: BaseException, module: str) -> str | None:
     """``"file:line"`` of the deepest frame inside the plugin's package, else of the deepest frame that has a file."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
+    return position(traceback.walk_tb(error.__traceback__), module)
+
+
+def position(walk: Iterable[tuple[FrameType, int]], module: str) -> str | None:
+    """``"file:line"`` as :func:`where` has it, of ``(frame, line)`` pairs that begin with the outermost."""
     frames = [
         (frame.f_globals.get("__name__", ""), f"{frame.f_code.co_filename}:{line}")
-        for frame, line in traceback.walk_tb(error.__traceback__)
+        for frame, line in walk
         if not frame.f_code.co_filename.startswith("<frozen")
     ]
-    own = [position for name, position in frames if _package(name) == _package(module)]
-    outside = [position for name, position in frames if _package(name) not in {"modelhost", "importlib", "pluggy"}]
+    own = [place for name, place in frames if _package(name) == _package(module)]
+    outside = [place for name, place in frames if _package(name) not in _HOST]
     return next(reversed(own or outside), None)
 
 

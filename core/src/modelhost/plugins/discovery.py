@@ -11,14 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, EntryPoint, distributions
 
-from .info import CORE, Found
+from .info import CORE, Found, normalize
 
 GROUP = "modelhost"
-
-
-def normalize(name: str) -> str:
-    """A distribution's name in the form that compares equal for all its spellings (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def discover(path: Sequence[str] | None = None) -> tuple[Found, ...]:

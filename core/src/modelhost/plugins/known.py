@@ -38,6 +38,11 @@ class KnownPlugins:
         """The distribution that provides ``id``."""
         return self.providers.get(kind, {}).get(id)
 
+    @property
+    def distributions(self) -> frozenset[str]:
+        """All distributions of the index."""
+        return frozenset(owner for owners in self.providers.values() for owner in owners.values())
+
 
 @cache
 def known_plugins() -> KnownPlugins:

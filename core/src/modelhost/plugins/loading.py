@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modelhost.api import ConfigError, PluginError
 
@@ -59,33 +60,51 @@ def import_target(target: str, owner: str, distribution: str, declared_in: str) 
     return found
 
 
-def plugin_settings(registry: Registry, registration: Registration[Any]) -> Any:
-    """The user's ``[plugin.<id>]`` table as an instance of the record's settings model; ``None`` when it has no model.
+def plugin_settings(
+    registry: Registry, registration: Registration[Any], given: Mapping[str, Any] | None = None, path: str = ""
+) -> Any:
+    """The user's settings as an instance of the record's settings model; ``None`` when it has no model.
+
+    Args:
+        given: settings stated elsewhere than in the ``[plugin.<id>]`` table, which they override.
+        path: what messages call the place where ``given`` was stated.
 
     Raises:
-        ConfigError: a key is unknown or a value is not valid; the text has the key's full path. Also when the table
-            exists and the record takes no settings.
+        ConfigError: a key is unknown or a value is not valid; the text has the key's full path. Also when there are
+            settings and the record takes none.
         PluginError: the settings model cannot be imported.
     """
-    id, source = registration.id, registry.settings.source("plugin")
+    id = registration.id
     table = registry.settings.plugin.get(id, {})
+    place = _Place(f"{registry.settings.source('plugin')}: ", f"plugin.{id}") if given is None else _Place("", path)
+    table = {**table, **(given or {})}
     if registration.record.settings is None:
-        if table and not _taken_by_another(registry, id):
-            raise ConfigError(f"{source}: plugin.{id}: {registration.kind} {id!r} takes no settings")
+        if table and (given or not _taken_by_another(registry, id)):
+            raise ConfigError(f"{place}: {registration.kind} {id!r} takes no settings")
         return None
     model = load_target(registration, registration.record.settings)
     known = {field.alias or name for name, field in model.model_fields.items()}
     for key in table:
         if key not in known and model.model_config.get("extra") != "allow":
             best = diagnosis.closest(key, known, 1)
-            hint = f"; did you mean plugin.{id}.{best[0]}?" if best else ""
-            raise ConfigError(f"{source}: unknown key plugin.{id}.{key}{hint}")
+            hint = f"; did you mean {place.path}.{best[0]}?" if best else ""
+            raise ConfigError(f"{place.source}unknown key {place.path}.{key}{hint}")
     from pydantic import ValidationError
 
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        raise ConfigError("\n".join(_problems(error, f"{source}: plugin.{id}"))) from error
+        raise ConfigError("\n".join(_problems(error, str(place)))) from error
+
+
+class _Place(NamedTuple):
+    """Where settings were stated: a file with ``": "`` after it, or nothing, and the path of keys in it."""
+
+    source: str
+    path: str
+
+    def __str__(self) -> str:
+        return self.source + self.path
 
 
 def _taken_by_another(registry: Registry, id: str) -> bool:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from modelhost.api import HOOKS, PluginError, Record
 
 from .diagnosis import closest
-from .discovery import normalize
-from .info import CORE, PluginInfo, Registration
+from .info import CORE, PluginInfo, Registration, normalize
 from .settings import HostSettings
 from .unknown import unknown
+
+if TYPE_CHECKING:
+    from .cache import CacheUse
 
 R = TypeVar("R", bound=Record)
 Claims = dict[str, dict[str, tuple[Registration[Any], ...]]]
@@ -28,6 +30,7 @@ class Registry:
         plugins: one info for each entry point, whatever its state.
         settings: the user's choices.
         warnings: sentences about choices that had no effect, such as a misspelt plugin name.
+        cache: how the cache of declarations was used; ``None`` without one.
     """
 
     def __init__(
@@ -36,9 +39,11 @@ class Registry:
         registrations: Iterable[Registration[Any]] = (),
         settings: HostSettings | None = None,
         warnings: Iterable[str] = (),
+        cache: CacheUse | None = None,
     ) -> None:
         registrations = tuple(registrations)
         self.settings = settings or HostSettings()
+        self.cache = cache
         self._claims, replaced = _resolve(registrations, {_reference(text) for text in self.settings.replace})
         notes = [*_replacement_notes(replaced), *_duplicate_notes(self._claims)]
         self.plugins = tuple(_annotated(plugin, notes) for plugin in plugins)

@@ -4,13 +4,15 @@
     enable = ["qwen", "modelhost-torch"]    # allow list; without it every installed plugin is used
     disable = ["modelhost-old"]
     replace = ["modelhost-qwen:SomeModel"]  # records that another plugin may stand in for
+    timeout = 10                            # seconds that a plugin may take to declare what it has
 
     [plugin.torch]                          # settings of the record with this id
     threads = 4
 
 A plugin goes by the name of its entry point, of its distribution, or ``distribution:entry_point``.
 ``MODELHOST_PLUGINS`` takes the place of ``enable`` (empty: none but modelhost's own); ``MODELHOST_DISABLE_PLUGINS`` and
-``MODELHOST_REPLACE`` add to the other two. All are comma separated.
+``MODELHOST_REPLACE`` add to the other two. All are comma separated. ``MODELHOST_PLUGIN_TIMEOUT`` takes the place of
+``timeout``. ``MODELHOST_PLUGIN_CACHE=0`` switches off the cache of declarations, which is kept in ``MODELHOST_CACHE``.
 """
 
 from __future__ import annotations
@@ -22,13 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from modelhost.api import ConfigError
+from modelhost.api.system import cache_directory
 
 from .diagnosis import closest
-from .discovery import normalize
-from .info import CORE, Found
+from .info import CORE, Found, normalize
 
 FILE = "modelhost.toml"
-_KEYS = ("enable", "disable", "replace")
+LISTS = ("enable", "disable", "replace")
+KEYS = (*LISTS, "timeout")
+"""The keys of the table ``[plugins]``."""
+LIST_VARIABLES = {"MODELHOST_PLUGINS": "enable", "MODELHOST_DISABLE_PLUGINS": "disable", "MODELHOST_REPLACE": "replace"}
+TIMEOUT_VARIABLE = "MODELHOST_PLUGIN_TIMEOUT"
+CACHE_VARIABLE = "MODELHOST_PLUGIN_CACHE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class HostSettings:
         disable: names of the plugins not to use.
         replace: ``"distribution:id"`` of the records that another plugin may replace.
         plugin: settings by record id, as read; validated by the plugin's own model when it is loaded.
+        timeout: seconds that a plugin may take to declare what it has.
+        cache: directory of the cache of declarations; ``None`` for none.
         sources: where ``enable``, ``disable``, ``replace`` and ``plugin`` come from, for messages.
     """
 
@@ -47,6 +56,8 @@ class HostSettings:
     disable: tuple[str, ...] = ()
     replace: tuple[str, ...] = ()
     plugin: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    timeout: float = 10.0
+    cache: Path | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -106,13 +117,15 @@ def _read(file: Path) -> HostSettings:
         raise ConfigError(f"{file}: cannot be read as TOML: {error}") from error
     _check_keys(file, "", data, ("plugins", "plugin"))
     plugins = _table(file, "plugins", data.get("plugins", {}))
-    _check_keys(file, "plugins.", plugins, _KEYS)
-    lists = {key: _strings(file, f"plugins.{key}", value) for key, value in plugins.items()}
+    _check_keys(file, "plugins.", plugins, KEYS)
+    values: dict[str, Any] = {key: _strings(file, f"plugins.{key}", plugins[key]) for key in LISTS if key in plugins}
+    if "timeout" in plugins:
+        values["timeout"] = _seconds(f"{file}: plugins.timeout", plugins["timeout"])
     plugin = _table(file, "plugin", data.get("plugin", {}))
     for id, settings in plugin.items():
         _table(file, f"plugin.{id}", settings)
-    sources = {key: f"plugins.{key} of {file}" for key in _KEYS} | {"plugin": str(file)}
-    return HostSettings(lists.get("enable"), lists.get("disable", ()), lists.get("replace", ()), plugin, sources)
+    sources = {key: f"plugins.{key} of {file}" for key in KEYS} | {"plugin": str(file)}
+    return HostSettings(**values, plugin=plugin, sources=sources)
 
 
 def _check_keys(file: Path, prefix: str, table: Mapping[str, object], known: tuple[str, ...]) -> None:
@@ -134,17 +147,30 @@ def _strings(file: Path, path: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _seconds(where: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ConfigError(f"{where} must be a number of seconds above 0, got {value!r}")
+    return float(value)
+
+
 def _with_environment(settings: HostSettings, environment: Mapping[str, str]) -> HostSettings:
     changes: dict[str, Any] = {}
     sources = dict(settings.sources)
-    for variable, key in (
-        ("MODELHOST_PLUGINS", "enable"),
-        ("MODELHOST_DISABLE_PLUGINS", "disable"),
-        ("MODELHOST_REPLACE", "replace"),
-    ):
+    for variable, key in LIST_VARIABLES.items():
         if variable in environment:
             names = tuple(name.strip() for name in environment[variable].split(",") if name.strip())
             earlier = () if key == "enable" else getattr(settings, key)
             changes[key] = (*earlier, *names)
             sources[key] = f"{variable} or {settings.source(key)}" if earlier else variable
+    if TIMEOUT_VARIABLE in environment:
+        changes["timeout"] = _seconds(TIMEOUT_VARIABLE, _number(environment[TIMEOUT_VARIABLE]))
+    if environment.get(CACHE_VARIABLE, "1") not in {"", "0"}:
+        changes["cache"] = cache_directory(environment)
     return replace(settings, **changes, sources=sources)
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from modelhost.api import PluginError
 
 from .diagnosis import closest
-from .info import PluginInfo
+from .info import CORE, PluginInfo
 from .known import known_plugins
 
 
@@ -25,6 +25,8 @@ def unknown(kind: str, id: str, installed: Mapping[str, str], plugins: Iterable[
     lines = [f"no installed plugin provides {kind} {id!r}."]
     if provider:
         lines += _provider_lines(provider, [plugin for plugin in plugins if plugin.distribution == provider])
+    else:
+        lines += _suspect_lines(plugins)
     providers = {**known.providers.get(kind, {}), **installed}
     similar = [name for name in closest(id, providers, 4) if name != id][:3]
     if similar:
@@ -44,6 +46,13 @@ def _provider_lines(provider: str, found: list[PluginInfo]) -> list[str]:
         f"{provider} {found[0].version} is installed and does not provide it; a newer one may. "
         f"Upgrade it with: pip install -U {provider}"
     ]
+
+
+def _suspect_lines(plugins: Iterable[PluginInfo]) -> list[str]:
+    """Plugins that nobody knows the contents of, since they could not be imported."""
+    known = known_plugins().distributions
+    errors = [plugin.error for plugin in plugins if plugin.error and plugin.distribution not in {*known, CORE}]
+    return ["An installed plugin that is not usable may provide it:", *errors] if errors else []
 
 
 def _state(name: str, providers: Mapping[str, str], installed: Mapping[str, str]) -> str:

@@ -1,0 +1,1 @@
+"""A backend with one kernel of its own, for modelhost."""

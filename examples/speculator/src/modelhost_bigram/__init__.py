@@ -1,0 +1,1 @@
+"""Bigram speculation for modelhost."""

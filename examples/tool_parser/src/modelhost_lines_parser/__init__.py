@@ -1,0 +1,1 @@
+"""Tool calls with one argument a line, for modelhost."""
