@@ -70,7 +70,7 @@ def decode_seconds(llm: LLM, prompt: list[int], count: int) -> float:
 
 def load(path: Path, backend: str) -> tuple[LLM, Timings]:
     started = time.perf_counter()
-    llm = LLM(str(path), backend=backend, max_model_len=256, max_num_seqs=BATCH)
+    llm = LLM(str(path), backend=backend, max_model_len=256, max_num_seqs=BATCH, enable_prefix_caching=False)
     llm.generate([1, 2, 3], SamplingParams(max_tokens=2))
     return llm, Timings(time.perf_counter() - started)
 
