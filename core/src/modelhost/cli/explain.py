@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .explanation import Explanation, OpUse, explanation_of
-from .loaded import boot_plugins, model_line, open_source, parser_data, parser_selections, warn_about
+from .loaded import boot_plugins, model_line, open_source, parser_data, parser_selections, speculator_lines, warn_about
 from .options import EngineOptions, JsonFlag, ModelArgument
 from .terminal import note, print_json, print_line, print_table
 
@@ -40,7 +40,7 @@ def explain(
     json: JsonFlag = False,
     html: HtmlOption = None,
 ) -> int:
-    """Show which architecture, backend and parsers would serve MODEL and why, and how the backend computes each op.
+    """Show what would serve MODEL and why: architecture, backend, parsers, speculator; and how each op is computed.
 
     The exit code is 1 when the backend lacks an op.
     """
@@ -56,6 +56,7 @@ def explain(
     selection = select_backend(registry, config.backend, config.device, dtype)
     backend = create_backend(selection, registry)
     parsers = parser_selections(source, registry, config)
+    speculator = speculator_lines(registry, config)
     explanation = explanation_of(source, selection, backend)
     warn_about(registry, selection)
     if html is not None:
@@ -65,7 +66,7 @@ def explain(
         data = {**explanation.data(), "tool_parser": tools, "reasoning_parser": reasoning}
         print_json({**data, **({"graph": str(explanation.graph)} if graph else {})})
     else:
-        _print(explanation, parsers, graph=graph)
+        _print(explanation, parsers, speculator, graph=graph)
     lower(explanation.graph, native=backend.native, backend=backend.name)
     return 0
 
@@ -95,7 +96,7 @@ def _write_page(file: Path, explanation: Explanation, memory: MemoryPlan | str) 
     note(f"The page is in {file}")
 
 
-def _print(explanation: Explanation, parsers: Iterable[ParserSelection[Any]], *, graph: bool) -> None:
+def _print(explanation: Explanation, parsers: Iterable[ParserSelection[Any]], speculator: str, *, graph: bool) -> None:
     from modelhost.engine.memory import gib
 
     print_line(f"model: {model_line(explanation.source)}")
@@ -103,6 +104,7 @@ def _print(explanation: Explanation, parsers: Iterable[ParserSelection[Any]], *,
     print_line(explanation.selection.explain())
     for selection in parsers:
         print_line(selection.explain())
+    print_line(speculator)
     print_line(f"device: {explanation.selection.device}\ndtype: {explanation.selection.dtype}\n")
     print_table("Ops of the optimised graph", ["op", ">count", "tier"], map(_op_row, explanation.ops))
     print_table(

@@ -91,6 +91,21 @@ def parser_selections(
     )
 
 
+def speculator_lines(registry: Registry, config: EngineConfig) -> str:
+    """The speculator that was asked for, or those that could be, and why.
+
+    Raises:
+        PluginError: the one that was asked for is unknown or broken.
+    """
+    from modelhost.api import Speculator
+    from modelhost.plugins import select
+
+    if config.speculative_config is not None:
+        return select(registry, Speculator, config.speculative_config.method).explain()
+    lines = [f"  usable       {one.id} ({one.owner}): not asked for" for one in registry.all(Speculator)]
+    return "\n".join(["speculator: none: --speculative-config names none", *lines])
+
+
 def parser_data(selection: ParserSelection[Any]) -> dict[str, Any]:
     """A parser selection as plain data."""
     chosen = selection.chosen

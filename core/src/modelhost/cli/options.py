@@ -13,6 +13,23 @@ _DECIMAL = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(IB|B)?", re.IGNORECASE)
 
 
+def parse_object(text: str) -> dict[str, Any]:
+    """A JSON object given as an option.
+
+    Raises:
+        typer.BadParameter: the text is not one.
+    """
+    import json
+
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"{text!r} is not a JSON object")
+    return value
+
+
 def parse_size(text: str) -> int:
     """Bytes of a size such as ``2GiB``, ``512M``, ``1.5G`` (powers of 1024), ``2GB`` (powers of 1000) or ``1048576``.
 
@@ -126,6 +143,17 @@ class EngineOptions:
             rich_help_panel=_ENGINE,
         ),
     ] = "auto"
+    speculative_config: Annotated[
+        dict[str, Any] | None,
+        typer.Option(
+            "--speculative-config",
+            parser=parse_object,
+            metavar="JSON",
+            help='Speculator and its settings, such as {"method": "ngram", "num_speculative_tokens": 5}',
+            rich_help_panel=_ENGINE,
+            show_default=False,
+        ),
+    ] = None
     no_plugins: NoPluginsFlag = False
 
     def settings(self) -> dict[str, Any]:
