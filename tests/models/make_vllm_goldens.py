@@ -68,7 +68,8 @@ def continuation(vllm: Any, path: Path) -> dict[str, Any]:
     params = vllm.SamplingParams(temperature=0, max_tokens=TOKENS, ignore_eos=True, detokenize=False, logprobs=1)
     answer = llm.generate([{"prompt_token_ids": PROMPT}], params, use_tqdm=False)[0].outputs[0]
     places = zip(answer.logprobs, answer.token_ids, strict=True)
-    return {"token_ids": list(answer.token_ids), "logprobs": [round(place[token].logprob, 5) for place, token in places]}
+    logprobs = [round(place[token].logprob, 5) for place, token in places]
+    return {"token_ids": list(answer.token_ids), "logprobs": logprobs}
 
 
 if __name__ == "__main__":
