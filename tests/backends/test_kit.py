@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelhost.api import UnsupportedError
+from modelhost.api import ConfigError, UnsupportedError
 from modelhost.api.backend import CacheLayout, Graph, Operation, Parameter, Weight
 from modelhost.graph import ops
 from modelhost.graph.operation import operation
 from modelhost.graph.tensor import Tensor
 from modelhost.reference import KERNELS, ReferenceBackend
 from modelhost.reference.backend import ReferenceExecutable
+from modelhost.reference.settings import ReferenceSettings
 from modelhost.testing.backend import ConformanceError, backend_checks, checks_of
 
 
@@ -98,6 +99,55 @@ def test_results_that_depend_on_the_batch() -> None:
     with pytest.raises(ConformanceError, match=r"sequence 0 in a batch against alone: .* allowed 0;"):
         _run("alone and in a batch[plain]", Wrong)
     _run("alone and in a batch[plain]", Wrong, batch_invariant=False)
+
+
+class _ByRow(ReferenceBackend):
+    """The reference with other results where ``other(inputs)`` is true, one truth for each row."""
+
+    other: Callable[[Mapping[str, np.ndarray]], np.ndarray]
+
+    def compile(self, graph: Graph, load: Callable[[Parameter], Weight], cache: CacheLayout) -> ReferenceExecutable:
+        executable = super().compile(graph, load, cache)
+        run = executable.run
+
+        def altered(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            logits, other = run(inputs)["logits"], self.other(inputs)[inputs["logit_rows"]]
+            return {"logits": np.where(other[:, None], logits * np.float32(1 + 2**-20), logits)}
+
+        executable.run = altered  # type: ignore[method-assign]
+        return executable
+
+
+INVARIANCE = ("chunked prompt[plain]", "recomputed answer[plain]", "alone and in a batch[plain]")
+
+
+@pytest.mark.parametrize("check", INVARIANCE)
+def test_results_may_depend_on_the_origin_of_the_token(check: str) -> None:
+    class Right(_ByRow):
+        other = staticmethod(lambda inputs: inputs["generated"] == 1)
+
+    _run(check, Right)
+
+
+@pytest.mark.parametrize("check", INVARIANCE[1:])
+def test_results_that_depend_on_the_origin_of_other_tokens(check: str) -> None:
+    class Wrong(_ByRow):
+        other = staticmethod(lambda inputs: np.full(len(inputs["generated"]), inputs["generated"].any()))
+
+    with pytest.raises(ConformanceError, match=r"is off by .* allowed 0;"):
+        _run(check, Wrong)
+
+
+@pytest.mark.parametrize("check", INVARIANCE[:2])
+def test_results_that_depend_on_how_many_tokens_of_the_sequence_are_in_the_step(check: str) -> None:
+    class Wrong(_ByRow):
+        @staticmethod
+        def other(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+            counts = np.diff(inputs["sequence_starts"])
+            return np.repeat(counts == 1, counts)
+
+    with pytest.raises(ConformanceError, match=r"is off by .* allowed 0;"):
+        _run(check, Wrong)
 
 
 def test_ops_without_a_kernel_are_decomposed() -> None:
@@ -247,6 +297,34 @@ def test_expected_failures_become_strict_xfails() -> None:
 def test_expected_failures_that_do_not_exist() -> None:
     with pytest.raises(ValueError, match=r"^expected_failures names checks that do not exist: addd\[two\]$"):
         backend_checks(ReferenceBackend, expected_failures={"addd[two]": "misspelt"})
+
+
+def test_settings_are_handed_over_as_the_host_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    construct = ReferenceBackend.__init__
+
+    def record(self: ReferenceBackend, **arguments: Any) -> None:
+        seen.append(arguments["settings"])
+        construct(self, **arguments)
+
+    monkeypatch.setattr(ReferenceBackend, "__init__", record)
+    for settings in (None, {"deterministic": True}):
+        checks = {one.id: one.values[0] for one in backend_checks(ReferenceBackend, settings=settings)}
+        checks["free memory"]()
+        checks["refuses an unknown device"]()
+    assert seen == [None] * 2 + [ReferenceSettings(deterministic=True)] * 2
+
+
+def test_settings_that_the_backend_does_not_take() -> None:
+    with pytest.raises(ConfigError, match=r"^unknown key settings\.threads"):
+        backend_checks(ReferenceBackend, settings={"threads": 2})
+
+
+def test_settings_of_a_backend_that_no_plugin_declares() -> None:
+    with pytest.raises(
+        ValueError, match=r"^settings are given, and no installed plugin declares a backend with target"
+    ):
+        backend_checks(_Altered, settings={})
 
 
 def test_checks_have_unique_names() -> None:

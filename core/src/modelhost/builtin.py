@@ -11,7 +11,12 @@ from modelhost.api import Backend, Encoding, hookimpl
 @hookimpl
 def modelhost_backends() -> Iterable[Backend]:
     yield Backend(
-        "reference", target="modelhost.reference:ReferenceBackend", devices=("cpu",), dtypes=("float32",), fallback=True
+        "reference",
+        target="modelhost.reference:ReferenceBackend",
+        devices=("cpu",),
+        dtypes=("float32",),
+        fallback=True,
+        settings="modelhost.reference.settings:ReferenceSettings",
     )
 
 

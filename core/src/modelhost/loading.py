@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from modelhost.api import Architecture, Encoding, PluginError, Speculator
+from modelhost.api import Architecture, ConfigError, Encoding, PluginError, Speculator
 from modelhost.api.backend import Executable, KernelBackend
 from modelhost.api.model import CausalLM, trace
 from modelhost.api.speculator import SpeculationContext, SpeculatorMethod
@@ -31,6 +31,7 @@ from modelhost.plugins import (
     select,
     select_architecture,
     select_backend,
+    takes_setting,
 )
 from modelhost.weights.checkpoint import Checkpoint
 from modelhost.weights.encoding_table import EncodingTable
@@ -169,12 +170,13 @@ def prepare_model(source: ModelSource, registry: Registry, config: EngineConfig)
     Raises:
         PluginError: the backend is unknown, ambiguous or broken.
         UnsupportedError: the backend cannot run here, or lacks an op.
+        ConfigError: the backend takes no such setting, or a value is not allowed.
         MemoryBudgetError: the model does not fit.
         WeightError: the tensors do not match the model.
     """
     dtype = None if config.dtype == "auto" else config.dtype
     selection = select_backend(registry, config.backend, config.device, dtype)
-    backend = create_backend(selection, registry)
+    backend = create_backend(selection, registry, config)
     source.verify()
     graph = optimize(
         trace(source.model, backend.dtype),
@@ -191,10 +193,22 @@ def prepare_model(source: ModelSource, registry: Registry, config: EngineConfig)
     return PreparedModel(source, backend, selection, graph, memory, plan)
 
 
-def create_backend(selection: BackendSelection, registry: Registry) -> KernelBackend:
-    """Import and construct the chosen backend."""
-    factory = load_target(selection.chosen)
-    settings = plugin_settings(registry, selection.chosen)
+def create_backend(selection: BackendSelection, registry: Registry, config: EngineConfig) -> KernelBackend:
+    """Import and construct the chosen backend.
+
+    Raises:
+        PluginError: it is broken.
+        ConfigError: it takes no setting that ``config`` or the user's file states, or a value is not allowed.
+        UnsupportedError: it cannot use the device or the dtype.
+    """
+    chosen, stated = selection.chosen, config.backend_settings
+    refused = [f"--{name}" for name in stated if not takes_setting(chosen, name)]
+    if refused:
+        raise ConfigError(
+            f"backend {chosen.id!r} takes no {' and no '.join(refused)}; leave that out or choose another backend"
+        )
+    factory = load_target(chosen)
+    settings = plugin_settings(registry, chosen, stated, "engine") if stated else plugin_settings(registry, chosen)
     dtype: DType = selection.dtype  # type: ignore[assignment]
     backend: KernelBackend = factory(device=selection.device, dtype=dtype, settings=settings)
     return backend

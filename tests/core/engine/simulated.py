@@ -46,6 +46,7 @@ class SimulatedExecutable:
         strides: the groups with a stride, by name their stride.
         layout: blocks of each.
         steps: the number of tokens of every step so far.
+        origins: for every sequence of every step all its tokens and, for those of the step, the input ``generated``.
     """
 
     groups: Mapping[str, int | None]
@@ -53,6 +54,7 @@ class SimulatedExecutable:
     recurrent: bool = False
     strides: Mapping[str, int] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
+    origins: list[tuple[list[int], list[int]]] = field(default_factory=list)
     most_sequences: int = 0
     states: dict[int, list[int]] = field(default_factory=dict)
 
@@ -86,6 +88,7 @@ class SimulatedExecutable:
             for name, window in self.groups.items():
                 self._check(name, window, inputs, sequence, context, end - begin)
             tokens = self._tokens(inputs, sequence, context)
+            self.origins.append((tokens, inputs["generated"][begin:end].tolist()))
             for name, stride in self.strides.items():
                 entries = self._entries(name, stride, inputs, sequence, context)
                 assert entries == tokens[stride - 1 :: stride], "the entries are not those of the tokens before"

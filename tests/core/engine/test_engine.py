@@ -64,6 +64,20 @@ def test_preemption_happens_and_changes_nothing():
     assert engine.scheduler.preemptions > 0
 
 
+def test_tokens_keep_their_origin_when_they_are_computed_again():
+    engine, executable = simulated_engine(blocks=16, max_num_seqs=8, enable_prefix_caching=False)
+    lengths = {}
+    for index, prompt in enumerate(prompts(8, longest=12)):
+        lengths[index] = 1 + len(prompt)
+        engine.add_request(str(index), [index, *prompt], greedy(40))
+    run_all(engine)
+    assert engine.scheduler.preemptions > 0
+    for tokens, generated in executable.origins:
+        positions = range(len(tokens) - len(generated), len(tokens))
+        assert generated == [position >= lengths[tokens[0]] for position in positions]
+    assert any(set(generated) == {0, 1} for _, generated in executable.origins)
+
+
 def test_all_blocks_come_back():
     engine, _ = simulated_engine(blocks=16, window=5, max_num_seqs=8)
     for index, prompt in enumerate(prompts(20)):

@@ -45,6 +45,14 @@ def test_a_mixed_batch_equals_each_request_alone_bit_for_bit(model, llm, setting
     assert together == alone
 
 
+def test_settings_of_the_backend(model, llm):
+    deterministic = LLM(model, backend="reference", deterministic=True)
+    assert result(deterministic.generate("abc", GREEDY)[0]) == result(llm.generate("abc", GREEDY)[0])
+    for kind in (LLM, AsyncLLM):
+        with pytest.raises(ConfigError, match=r"^backend 'reference' takes no --threads; "):
+            kind(model, backend="reference", threads=2)
+
+
 def test_sampled_tokens_do_not_depend_on_the_batch(llm):
     params = [SamplingParams(temperature=0.8, top_p=0.9, seed=seed, max_tokens=10) for seed in range(8)]
     alone = [result(llm.generate(prompt, one)[0]) for prompt, one in zip(PROMPTS, params, strict=True)]

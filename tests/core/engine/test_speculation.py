@@ -72,6 +72,16 @@ def test_right_drafts_save_steps(groups):
     assert engine.speculation.accepted == engine.speculation.proposed == 16
 
 
+def test_drafts_are_of_generated_tokens():
+    engine, executable = simulated_engine(speculator=Proposes(0.5), speculative_config=SPECULATION)
+    engine.add_request("a", [1, 2, 3], SamplingParams(temperature=0, max_tokens=21))
+    run_all(engine)
+    (_, first), *others = executable.origins
+    assert first == [0, 0, 0]
+    assert max(len(generated) for _, generated in others) == 5
+    assert all(set(generated) == {1} for _, generated in others)
+
+
 def test_sampled_tokens_are_those_without_speculation():
     params = SamplingParams(temperature=1.0, seed=3, max_tokens=20, logprobs=2)
     results = []

@@ -29,7 +29,7 @@ def test_only_the_fallback_is_left(site: Any) -> None:
         "backend: reference (modelhost 0.1.0)\n"
         "  chosen       reference (modelhost 0.1.0): a fallback, and no other is usable\n"
         "no other backend is usable, so the slow 'reference' one is used. "
-        "Install a faster one: pip install modelhost-torch"
+        "Install a faster one: pip install modelhost-cpu"
     )
 
 
@@ -60,11 +60,11 @@ def test_the_highest_priority_that_can_run_wins(site: Any) -> None:
 
 
 def test_every_other_backend_says_no(site: Any) -> None:
-    probed(site, "torch", CANNOT)
+    probed(site, "cpu", CANNOT)
     selection = select_backend(site.boot())
     assert selection.chosen.id == "reference"
     assert selection.warning == "no other backend is usable, so the slow 'reference' one is used."
-    assert "  rejected     torch (modelhost-torch 1.0): no such hardware" in selection.explain()
+    assert "  rejected     cpu (modelhost-cpu 1.0): no such hardware" in selection.explain()
 
 
 def test_device_and_dtype_narrow_the_choice(site: Any) -> None:

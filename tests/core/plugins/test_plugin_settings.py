@@ -7,7 +7,7 @@ import pytest
 
 from modelhost.api import ConfigError
 from modelhost.api.system import cache_directory
-from modelhost.plugins import HostSettings, boot, load_settings, plugin_settings
+from modelhost.plugins import HostSettings, boot, load_settings, plugin_settings, takes_setting
 
 
 def load(directory: Path, text: str | None = None, **environment: str) -> HostSettings:
@@ -153,7 +153,12 @@ def test_settings_default_when_there_is_no_table(site: Any) -> None:
     site.backend("fast", 'settings="modelhost_fast.impl:Settings"', impl=MODEL)
     registry = site.boot()
     assert plugin_settings(registry, registry.find("backend", "fast")).threads == 1
-    assert plugin_settings(registry, registry.find("backend", "reference")) is None
+
+
+def test_no_settings_of_a_record_that_takes_none(site: Any) -> None:
+    site.backend("plain")
+    registry = site.boot()
+    assert plugin_settings(registry, registry.find("backend", "plain")) is None
 
 
 @pytest.mark.parametrize(
@@ -174,10 +179,52 @@ def test_bad_settings_of_a_record(site: Any, table: dict[str, object], message: 
 
 
 def test_settings_for_a_record_that_takes_none(site: Any) -> None:
-    registry = site.boot(plugin={"reference": {"threads": 1}}, sources={"plugin": "modelhost.toml"})
+    site.backend("plain")
+    registry = site.boot(plugin={"plain": {"threads": 1}}, sources={"plugin": "modelhost.toml"})
     with pytest.raises(ConfigError) as raised:
-        plugin_settings(registry, registry.find("backend", "reference"))
-    assert str(raised.value) == "modelhost.toml: plugin.reference: backend 'reference' takes no settings"
+        plugin_settings(registry, registry.find("backend", "plain"))
+    assert str(raised.value) == "modelhost.toml: plugin.plain: backend 'plain' takes no settings"
+    with pytest.raises(ConfigError, match=r"^engine: backend 'plain' takes no settings$"):
+        plugin_settings(registry, registry.find("backend", "plain"), {"threads": 2}, "engine")
+
+
+@pytest.mark.parametrize(
+    ("table", "stated", "message"),
+    [
+        ({"threads": "many"}, {"pin": "cores"}, "modelhost.toml: plugin.fast.threads: Input should be a valid integer"),
+        ({"pin": "cores"}, {"threads": "many"}, "engine.threads: Input should be a valid integer"),
+        ({"thread": 1}, {"pin": "cores"}, "modelhost.toml: unknown key plugin.fast.thread; did you mean plugin.fast.t"),
+        ({"pin": "cores"}, {"thread": 1}, "unknown key engine.thread; did you mean engine.threads?"),
+    ],
+)
+def test_errors_name_the_place_where_a_setting_was_stated(
+    site: Any, table: dict[str, object], stated: dict[str, object], message: str
+) -> None:
+    site.backend("fast", 'settings="modelhost_fast.impl:Settings"', impl=MODEL)
+    registry = site.boot(plugin={"fast": table}, sources={"plugin": "modelhost.toml"})
+    with pytest.raises(ConfigError) as raised:
+        plugin_settings(registry, registry.find("backend", "fast"), stated, "engine")
+    assert str(raised.value).startswith(message)
+
+
+def test_settings_stated_elsewhere_override_the_file(site: Any) -> None:
+    site.backend("fast", 'settings="modelhost_fast.impl:Settings"', impl=MODEL)
+    registry = site.boot(plugin={"fast": {"threads": 4, "pin": "cores"}})
+    settings = plugin_settings(registry, registry.find("backend", "fast"), {"threads": 2}, "engine")
+    assert (settings.threads, settings.pin_to) == (2, "cores")
+
+
+def test_what_a_record_takes(site: Any) -> None:
+    site.backend("fast", 'settings="modelhost_fast.impl:Settings"', impl=MODEL)
+    site.backend("plain")
+    backends = site.boot().of("backend")
+    assert [takes_setting(backends["fast"], key) for key in ("threads", "pin", "pin_to", "x")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not takes_setting(backends["plain"], "threads")
 
 
 def test_settings_for_a_record_that_nobody_declares(site: Any) -> None:

@@ -203,3 +203,20 @@ def test_files_that_contradict_each_other(tmp_path: Path, word_level: tokenizers
         Tokenizer.from_directory(
             write(tmp_path, word_level, tokenizer_config={}, generation_config={"eos_token_id": "x"})
         )
+
+
+def test_the_response_template_is_read_as_transformers_reads_it(
+    word_level: tokenizers.Tokenizer, tmp_path: Path
+) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    template = {"start_anchor": "<s>", "fields": {"content": {}}}
+    write(tmp_path, word_level, tokenizer_config={**NAMED, "response_template": template})
+    assert Tokenizer.from_directory(tmp_path).response_template == template
+    assert PreTrainedTokenizerFast.from_pretrained(tmp_path).response_template == template
+
+
+def test_a_response_template_that_is_no_object_is_refused(word_level: tokenizers.Tokenizer, tmp_path: Path) -> None:
+    write(tmp_path, word_level, tokenizer_config={"response_template": "x"})
+    with pytest.raises(TokenizerError, match="response_template: holds a str"):
+        Tokenizer.from_directory(tmp_path)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from modelhost.graph.arena import plan_arena
 from modelhost.graph.cache import CacheSpec, RecurrentSpec, block_entries
@@ -29,8 +29,10 @@ __all__ = [
     "Graph",
     "KernelBackend",
     "Node",
+    "OpTime",
     "Operation",
     "Parameter",
+    "ProfiledExecutable",
     "RecurrentSpec",
     "State",
     "Symbol",
@@ -68,11 +70,52 @@ class Executable(Protocol):
     def run(self, inputs: Mapping[str, npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[np.float32]]:
         """Run one step.
 
+        Besides the graph's inputs a step always carries ``generated``, int32 ``[T]``: 1 for a token that the model
+        generated, also when it is computed again after preemption or is a draft to be verified, and 0 for a token of
+        the prompt. A backend that computes the two by different kernels chooses by it, for then a token's values do
+        not depend on what else is in the step. Where it is absent all tokens are of the prompt.
+
         Args:
-            inputs: an int32 array for each input of the graph.
+            inputs: an int32 array for each input of the graph, and ``generated``. Others are to be ignored.
 
         Returns:
             a float32 array for each output of the graph.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpTime:
+    """What one op took in one step.
+
+    Attributes:
+        name: of the op, or of what the backend made of several.
+        detail: what tells its uses apart, such as the encoding and the shape of its weight.
+        calls: how often it ran.
+        seconds: of wall-clock time, all calls together.
+        bytes_read: bytes of weights and of cache entries that all calls read; ``None`` where that is not known.
+    """
+
+    name: str
+    detail: str
+    calls: int
+    seconds: float
+    bytes_read: int | None = None
+
+
+@runtime_checkable
+class ProfiledExecutable(Executable, Protocol):
+    """An executable that can time its ops. Executables need not have this."""
+
+    def profile(self, inputs: Mapping[str, npt.NDArray[np.int32]]) -> Sequence[OpTime]:
+        """Run one step like :meth:`Executable.run`, caches included, and time every op.
+
+        Args:
+            inputs: as for :meth:`Executable.run`.
+
+        Returns:
+            the times in order of execution. Entries of the same name and detail belong together: a backend may add
+            them up, or leave that to the caller.
         """
         ...
 
@@ -81,7 +124,9 @@ class KernelBackend(Protocol):
     """A way to run graphs on one kind of device.
 
     The target of a :class:`~modelhost.api.Backend` record is a callable
-    ``(*, device: str, dtype: DType, settings: object | None) -> KernelBackend``.
+    ``(*, device: str, dtype: DType, settings: object | None) -> KernelBackend``. ``settings`` is an instance of the
+    record's settings model, ``None`` when it has none. Where the model has fields ``threads`` or ``deterministic``, the
+    user's options of these names are among them; otherwise those options are refused.
     It raises :class:`~modelhost.api.UnsupportedError` for a device or dtype that it cannot use.
     """
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from modelhost.parsing.adjustment import Adjusted, Adjustment, AdjustsRequests, ToolChoice, adjust_request, written_as
+from modelhost.parsing.adjustment import (
+    Adjusted,
+    Adjustment,
+    AdjustsRequests,
+    ByRequest,
+    ToolChoice,
+    adjust_request,
+    written_as,
+)
 from modelhost.parsing.blocks import Block, Blocks
-from modelhost.parsing.call_syntax import CallGrammar, CallSyntax, CallTag
-from modelhost.parsing.chain import Chain, HideReasoning, PlainText, output_parser
+from modelhost.parsing.call_syntax import ArgumentStyle, CallGrammar, CallSyntax, CallTag
+from modelhost.parsing.chain import AnswerFromReasoning, Chain, HideReasoning, PlainText, output_parser
 from modelhost.parsing.context import ParserContext, ParserFactory, Vocabulary
+from modelhost.parsing.either_calls import EitherCalls
 from modelhost.parsing.engine import Engine, MarkedText, ReasoningEngine, ToolEngine
 from modelhost.parsing.events import (
     Call,
@@ -38,8 +47,11 @@ __all__ = [
     "Adjusted",
     "Adjustment",
     "AdjustsRequests",
+    "AnswerFromReasoning",
+    "ArgumentStyle",
     "Block",
     "Blocks",
+    "ByRequest",
     "Call",
     "CallArguments",
     "CallEnd",
@@ -49,6 +61,7 @@ __all__ = [
     "CallTag",
     "Chain",
     "Content",
+    "EitherCalls",
     "Engine",
     "Event",
     "Harmony",

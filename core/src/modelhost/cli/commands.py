@@ -6,6 +6,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("modelhost.cli.run:run", "Answer a prompt, or chat in the terminal"),
     "plan": ("modelhost.cli.plan:plan", "Show the memory that a model would take, without loading it"),
     "explain": ("modelhost.cli.explain:explain", "Show which plugins would run a model, and how, op by op"),
+    "bench": ("modelhost.cli.bench:bench", "Measure how fast a model is on this machine"),
     "tokenize": ("modelhost.cli.tokenize:tokenize", "Show the tokens of a text"),
     "plugins": ("modelhost.cli.plugins:plugins", "List the installed plugins and their state"),
     "plugin": ("modelhost.cli.plugin:plugin", "Begin a plugin package"),

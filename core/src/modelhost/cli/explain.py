@@ -54,7 +54,7 @@ def explain(
     source = open_source(model, registry)
     dtype = None if config.dtype == "auto" else config.dtype
     selection = select_backend(registry, config.backend, config.device, dtype)
-    backend = create_backend(selection, registry)
+    backend = create_backend(selection, registry, config)
     parsers = parser_selections(source, registry, config)
     speculator = speculator_lines(registry, config)
     explanation = explanation_of(source, selection, backend)

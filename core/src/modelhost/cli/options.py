@@ -77,6 +77,26 @@ class EngineOptions:
         Literal["auto", "float32", "bfloat16", "float16"],
         typer.Option("--dtype", help="Of activations; auto is the backend's default", rich_help_panel=_ENGINE),
     ] = "auto"
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            "-t",
+            min=1,
+            metavar="N",
+            help="That the backend computes with; its own choice",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="Compute prompt tokens and generated ones alike: a cached answer that is re-used in a prompt then "
+            "changes nothing",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = False
     max_model_len: Annotated[
         int | None,
         typer.Option(

@@ -30,7 +30,8 @@ class Batch:
     """One step.
 
     Attributes:
-        inputs: every array that a graph may ask for, by input name.
+        inputs: every array that a graph may ask for, by input name, and ``generated``: see
+            :meth:`~modelhost.api.backend.Executable.run`.
         spans: whose logits are where.
     """
 
@@ -51,6 +52,7 @@ def build_batch(chunks: Sequence[Chunk], cache: KVCacheManager) -> Batch:
         "token_ids": _array(chunks, lambda c: c.request.tokens(c.start, c.end)),
         "positions": _array(chunks, lambda c: range(c.start, c.end)),
         "lengths": _array(chunks, _lengths),
+        "generated": _array(chunks, _generated),
         "sequence_starts": starts,
         "context_lengths": np.array([chunk.end for chunk in chunks], np.int32),
         "logit_rows": _logit_rows(spans, dict(zip(chunks, starts.tolist(), strict=False))),
@@ -74,6 +76,11 @@ def _array(chunks: Sequence[Chunk], values: Callable[[Chunk], Iterable[int]]) ->
 def _lengths(chunk: Chunk) -> Iterable[int]:
     prompt = chunk.request.prompt_length
     return (max(prompt, position + 1) for position in range(chunk.start, chunk.end))
+
+
+def _generated(chunk: Chunk) -> Iterable[int]:
+    prompt = chunk.request.prompt_length
+    return (int(position >= prompt) for position in range(chunk.start, chunk.end))
 
 
 def _logit_spans(chunks: Sequence[Chunk]) -> list[LogitSpan]:

@@ -138,7 +138,9 @@ def chat_request(
             "use --tool-call-parser none to get calls as text"
         )
     format = _Format(tools.chosen if tools else None, reasoning.chosen)
-    context = ParserContext(chat.tools, prompt.text or "", chat.template_options, tokenizer)
+    context = ParserContext(
+        chat.tools, prompt.text or "", chat.template_options, tokenizer, tokenizer.response_template
+    )
     adjustment = format.adjusted(context, chat.choice)
     opening = ""
     if format.tools is not None:

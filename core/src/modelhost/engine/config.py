@@ -39,6 +39,9 @@ class EngineConfig(BaseModel):
         backend: id of the kernel backend; chosen by rank when ``None``.
         device: device of the backend, such as ``"cpu"`` or ``"cuda:0"``.
         dtype: of activations; the backend's default when ``None`` or ``"auto"``.
+        threads: that the backend computes with; its own choice when ``None``.
+        deterministic: the backend computes prompt tokens and generated ones alike, so that a token's values do not
+            depend on which of the two it is; slower on a backend that has kernels for each.
         max_model_len: tokens of prompt and answer together; when ``None``, what the model was trained for or as much
             of it as fits in memory.
         block_size: tokens in a block of the KV cache.
@@ -61,6 +64,8 @@ class EngineConfig(BaseModel):
     backend: str | None = None
     device: str | None = None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] | None = None
+    threads: PositiveInt | None = None
+    deterministic: bool = False
     max_model_len: PositiveInt | None = None
     block_size: PositiveInt = 16
     max_num_seqs: PositiveInt = 64
@@ -74,6 +79,12 @@ class EngineConfig(BaseModel):
     seed: int = Field(default=0, ge=0)
     tool_call_parser: str = Field(default="auto", min_length=1)
     reasoning_parser: str = Field(default="auto", min_length=1)
+
+    @property
+    def backend_settings(self) -> dict[str, Any]:
+        """The backend's own settings that were given."""
+        threads = {} if self.threads is None else {"threads": self.threads}
+        return threads | ({"deterministic": True} if self.deterministic else {})
 
     @property
     def num_speculative_tokens(self) -> int:

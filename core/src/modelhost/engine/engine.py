@@ -53,6 +53,9 @@ class Engine:
         tokenizer: to give answers as text; without one they are token ids only.
         length_dependent: the model's cached values depend on the prompt's length.
         speculator: proposes tokens ahead, up to ``config.num_speculative_tokens`` at a time.
+
+    Attributes:
+        executable: what runs the steps.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class Engine:
         self.max_model_len = memory.max_model_len
         self.vocab_size = vocab_size
         self.tokenizer = tokenizer
-        self._executable = executable
+        self.executable: Executable = executable
         self._eos_token_ids = tuple(eos_token_ids)
         self._sampler = Sampler(config.seed, tokenizer)
         self._cache = KVCacheManager(
@@ -167,7 +170,7 @@ class Engine:
         if not chunks:
             return []
         batch = build_batch(chunks, self._cache)
-        logits = self._executable.run(batch.inputs)["logits"]
+        logits = self.executable.run(batch.inputs)["logits"]
         self._record_prompt_logprobs(batch.spans, logits)
         drawn = self._draw([span for span in batch.spans if span.chunk.last], logits)
         for chunk in chunks:

@@ -118,6 +118,7 @@ class _Planner:
         self.weights = sum(backend.resident_bytes(p, *encoded[name]) for name, p in graph.parameters.items())
         self.available = config.memory_bytes or int(backend.free_memory() * _RESERVE)
         self.wanted_length = config.max_model_len or trained_length
+        self._workspaces: dict[tuple[tuple[str, int], ...], int] = {}
 
     def plan(self) -> MemoryPlan:
         length = self.wanted_length
@@ -139,7 +140,11 @@ class _Planner:
         return min(self.config.max_num_batched_tokens, length * self.config.max_num_seqs)
 
     def _workspace(self, length: int) -> int:
-        return self.backend.workspace_bytes(self.graph, self._sizes(length))
+        sizes = self._sizes(length)
+        key = tuple(sizes.items())
+        if key not in self._workspaces:
+            self._workspaces[key] = self.backend.workspace_bytes(self.graph, sizes)
+        return self._workspaces[key]
 
     def _sizes(self, length: int) -> dict[str, int]:
         """Of the largest step: a full budget of tokens, and a row of logits for every token that may be sampled."""

@@ -6,7 +6,7 @@ from . import files as files  # notes the time
 from .candidate import Candidate, Selection
 from .host import boot
 from .info import PluginInfo, Registration
-from .loading import load_target, plugin_settings
+from .loading import load_target, plugin_settings, takes_setting
 from .parser_selection import ModelTraits, ParserSelection, select_parser
 from .plan import Plan, PlannedTarget
 from .registry import Registry
@@ -33,4 +33,5 @@ __all__ = [
     "select_architecture",
     "select_backend",
     "select_parser",
+    "takes_setting",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modelhost.api import ConfigError, PluginError
@@ -60,6 +60,16 @@ def import_target(target: str, owner: str, distribution: str, declared_in: str) 
     return found
 
 
+def takes_setting(registration: Registration[Any], key: str) -> bool:
+    """Whether the record's settings model has a field ``key``.
+
+    Raises:
+        PluginError: the settings model cannot be imported.
+    """
+    settings = registration.record.settings
+    return settings is not None and _allows(load_target(registration, settings), key)
+
+
 def plugin_settings(
     registry: Registry, registration: Registration[Any], given: Mapping[str, Any] | None = None, path: str = ""
 ) -> Any:
@@ -74,27 +84,37 @@ def plugin_settings(
             settings and the record takes none.
         PluginError: the settings model cannot be imported.
     """
-    id = registration.id
-    table = registry.settings.plugin.get(id, {})
-    place = _Place(f"{registry.settings.source('plugin')}: ", f"plugin.{id}") if given is None else _Place("", path)
-    table = {**table, **(given or {})}
-    if registration.record.settings is None:
-        if table and (given or not _taken_by_another(registry, id)):
-            raise ConfigError(f"{place}: {registration.kind} {id!r} takes no settings")
+    id, target = registration.id, registration.record.settings
+    of_file, stated = registry.settings.plugin.get(id, {}), given or {}
+    table = {**of_file, **stated}
+    file = _Place(f"{registry.settings.source('plugin')}: ", f"plugin.{id}")
+    elsewhere = file if given is None else _Place("", path)
+
+    def place(key: object) -> _Place:
+        return file if key in of_file and key not in stated else elsewhere
+
+    if target is None:
+        if table and (stated or not _taken_by_another(registry, id)):
+            raise ConfigError(f"{elsewhere if stated else file}: {registration.kind} {id!r} takes no settings")
         return None
-    model = load_target(registration, registration.record.settings)
-    known = {field.alias or name for name, field in model.model_fields.items()}
+    model = load_target(registration, target)
     for key in table:
-        if key not in known and model.model_config.get("extra") != "allow":
-            best = diagnosis.closest(key, known, 1)
-            hint = f"; did you mean {place.path}.{best[0]}?" if best else ""
-            raise ConfigError(f"{place.source}unknown key {place.path}.{key}{hint}")
+        if not _allows(model, key):
+            raise ConfigError(place(key).unknown(key, _keys(model)))
     from pydantic import ValidationError
 
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        raise ConfigError("\n".join(_problems(error, str(place)))) from error
+        raise ConfigError("\n".join(_problems(error, place))) from error
+
+
+def _keys(model: Any) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def _allows(model: Any, key: str) -> bool:
+    return key in _keys(model) or model.model_config.get("extra") == "allow"
 
 
 class _Place(NamedTuple):
@@ -102,6 +122,11 @@ class _Place(NamedTuple):
 
     source: str
     path: str
+
+    def unknown(self, key: str, known: set[str]) -> str:
+        best = diagnosis.closest(key, known, 1)
+        hint = f"; did you mean {self.path}.{best[0]}?" if best else ""
+        return f"{self.source}unknown key {self.path}.{key}{hint}"
 
     def __str__(self) -> str:
         return self.source + self.path
@@ -114,8 +139,8 @@ def _taken_by_another(registry: Registry, id: str) -> bool:
     return any(claim.record.settings is not None for claim in claims)
 
 
-def _problems(error: Any, prefix: str) -> list[str]:
+def _problems(error: Any, place: Callable[[object], _Place]) -> list[str]:
     return [
-        f"{'.'.join((prefix, *map(str, problem['loc'])))}: {problem['msg']}, got {problem['input']!r}"
-        for problem in error.errors()
+        f"{'.'.join((str(place(next(iter(e['loc']), None))), *map(str, e['loc'])))}: {e['msg']}, got {e['input']!r}"
+        for e in error.errors()
     ]

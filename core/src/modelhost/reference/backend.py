@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from modelhost.api.backend import CacheLayout
+from modelhost.api.backend import CacheLayout, OpTime
 from modelhost.api.errors import UnsupportedError
 from modelhost.api.system import available_memory
 from modelhost.api.weight import Weight
@@ -20,6 +21,9 @@ from modelhost.graph.sizes import bind_symbols
 from modelhost.graph.tensor import DType, Parameter, State, Tensor, evaluate
 
 from .registry import KERNELS, Float, PagedCache
+
+_READ_BY_ROW = frozenset({"embed", "experts"})
+"""Ops that read a part of their weights that depends on the step's tokens."""
 
 
 class ReferenceBackend:
@@ -80,18 +84,40 @@ class ReferenceExecutable:
         return sum(int(self.constants[parameter].nbytes) for parameter in self.graph.parameters.values())
 
     def run(self, inputs: Mapping[str, npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[np.float32]]:
+        return self._run(inputs, lambda node, seconds: None)
+
+    def profile(self, inputs: Mapping[str, npt.NDArray[np.int32]]) -> list[OpTime]:
+        times: list[OpTime] = []
+        sizes = bind_symbols(self.graph, inputs)
+        self._run(inputs, lambda node, seconds: times.append(_op_time(node, seconds, sizes)))
+        return times
+
+    def _run(
+        self, inputs: Mapping[str, npt.NDArray[np.int32]], observe: Callable[[Node, float], None]
+    ) -> dict[str, npt.NDArray[np.float32]]:
         sizes = bind_symbols(self.graph, inputs)
         values: dict[Any, Any] = {tensor: inputs[name] for name, tensor in self.graph.inputs.items()}
         for node, kernel, dead in zip(self.graph.nodes, self.kernels, self.last_use, strict=True):
             arguments = [
                 None if o is None else self.constants[o] if o in self.constants else values[o] for o in node.operands
             ]
-            results = kernel(*arguments, **_attributes(node, sizes))
+            attributes = _attributes(node, sizes)
+            started = time.perf_counter()
+            results = kernel(*arguments, **attributes)
+            observe(node, time.perf_counter() - started)
             several = results if isinstance(results, list | tuple) else (results,)
             values.update(zip(node.outputs, several, strict=True))
             for tensor in dead:
                 del values[tensor]
         return {name: np.ascontiguousarray(values[tensor], np.float32) for name, tensor in self.graph.outputs.items()}
+
+
+def _op_time(node: Node, seconds: float, sizes: Mapping[str, int]) -> OpTime:
+    weights = [tensor for tensor in node.tensors if isinstance(tensor, Parameter)]
+    shown: tuple[Tensor, ...] = (*weights, *node.outputs)[:1]
+    detail = ", ".join(f"{tensor.dtype} {[evaluate(dim, sizes) for dim in tensor.shape]}" for tensor in shown)
+    chosen_rows = node.op.name in _READ_BY_ROW or any(True for _ in node.states)
+    return OpTime(node.op.name, detail, 1, seconds, None if chosen_rows else sum(w.nbytes({}) for w in weights))
 
 
 def _attributes(node: Node, sizes: Mapping[str, int]) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from zlib import crc32
 
 from modelhost.api import ModelHostError
 from modelhost.api.backend import Parameter, Weight
+from modelhost.weights.load import concatenate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,12 +64,9 @@ class RandomWeights:
         return self.encodings.get(parameter.name, "f32")
 
     def __call__(self, parameter: Parameter) -> Weight:
-        """The weight of ``parameter``; the parts of a merged one stacked."""
-        import numpy as np
-
+        """The weight of ``parameter``; of a merged one its parts follow each other, as in a loaded model."""
         parts = [self._random(part) for part in parameter.parts or (parameter,)]
-        blocks = np.concatenate([part.blocks for part in parts]) if len(parts) > 1 else parts[0].blocks
-        weight = Weight(parameter.name, parts[0].encoding, parameter.sizes, blocks, parts[0].decode)
+        weight = concatenate(parts, parameter.name) if len(parts) > 1 else parts[0]
         self.loaded.append((parameter, weight))
         return weight
 

@@ -11,8 +11,9 @@ In the tests of a backend's package::
         check()
 
 Every op of :data:`modelhost.graph.ops.OPS` is compared with the NumPy reference over odd shapes, then whole graphs,
-batches against single sequences, chunks against whole prompts, the memory accounting and the refusals. An op for which
-the backend has no kernel is decomposed, as it is when a model runs.
+batches against single sequences, chunks against whole prompts, answers that are computed again against answers that
+were generated, the memory accounting and the refusals. An op for which the backend has no kernel is decomposed, as it
+is when a model runs.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .arrays import ConformanceError, RandomWeights, require_close
 from .op_cases import OpCase, op_cases
 from .paged_steps import Chunk, PagedSteps
 from .parameters import parametrize
+from .settings import settings_of
 from .small_decoder import VARIANTS, SmallDecoder, Variant, decoder_graph
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ def backend_checks(
     dtype: DType = "float32",
     tolerance: float | None = None,
     batch_invariant: bool = False,
+    settings: Mapping[str, Any] | None = None,
     expected_failures: Mapping[str, str] | None = None,
 ) -> list[Any]:
     """All checks as parameters for ``pytest.mark.parametrize``.
@@ -91,22 +94,33 @@ def backend_checks(
     Args:
         make_backend: the target of the backend's record, called with ``device``, ``dtype`` and ``settings``.
         tolerance: of one op, see :data:`TOLERANCES`; whole graphs are allowed four times as much.
-        batch_invariant: the backend promises that a sequence's results are bit-identical alone and in any batch.
+        batch_invariant: the backend promises that a token's results are bit-identical alone and in any batch, however
+            its sequence is cut into steps, as long as it is of the prompt or generated in all of them.
+        settings: such as ``{"threads": 2}``; the backend gets them as the host hands them over, see
+            :func:`modelhost.testing.settings.settings_of`.
         expected_failures: name of a check to the reason why it fails. Such a check must fail.
 
     Raises:
-        ValueError: ``expected_failures`` names a check that does not exist.
+        ValueError: ``expected_failures`` names a check that does not exist, or ``settings`` are given and no installed
+            plugin has ``make_backend`` as a target.
+        ConfigError: the backend's settings model refuses ``settings``.
     """
     allowed = TOLERANCES[dtype] if tolerance is None else tolerance
-    checks = checks_of(make_backend, device, dtype, allowed, batch_invariant)
+    given = None if settings is None else settings_of(make_backend, settings)
+    checks = checks_of(make_backend, device, dtype, allowed, batch_invariant, given)
     return parametrize({check.name: check for check in checks}, expected_failures)
 
 
 def checks_of(
-    make_backend: Factory, device: str, dtype: DType, tolerance: float, batch_invariant: bool
+    make_backend: Factory,
+    device: str,
+    dtype: DType,
+    tolerance: float,
+    batch_invariant: bool,
+    settings: object | None = None,
 ) -> list[BackendCheck]:
-    """All checks. See :func:`backend_checks`."""
-    subject = _Subject(make_backend, device, dtype, tolerance, batch_invariant)
+    """All checks. See :func:`backend_checks`; ``settings`` are handed to the backend as they are."""
+    subject = _Subject(make_backend, device, dtype, tolerance, batch_invariant, settings)
     checks = {"every op has a case": subject.every_op_has_a_case}
     checks |= {case.name: partial(subject.op, case) for case in op_cases()}
     for op in OPS.values():
@@ -115,6 +129,7 @@ def checks_of(
     for variant in VARIANTS:
         checks[f"decoder[{variant.name}]"] = partial(subject.decoder, variant)
         checks[f"chunked prompt[{variant.name}]"] = partial(subject.chunked, variant)
+        checks[f"recomputed answer[{variant.name}]"] = partial(subject.recomputed, variant)
         checks[f"alone and in a batch[{variant.name}]"] = partial(subject.batched, variant)
         checks[f"weight memory[{variant.name}]"] = partial(subject.weight_memory, variant)
     checks |= {
@@ -136,6 +151,8 @@ _DECODER_STEPS = (
     (Chunk(2, 22, 30), Chunk(0, 11, 12), Chunk(3, 3, 4)),
 )
 _PAGING = PagedSteps(vocabulary=Variant.vocabulary)
+_LONG_PROMPTS = PagedSteps(vocabulary=Variant.vocabulary, prompt=21)
+"""The same with prompts so long that of :data:`_DECODER_STEPS` only the tokens of one sequence are generated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +164,10 @@ class _Subject:
     dtype: DType
     tolerance: float
     batch_invariant: bool
+    settings: object | None = None
 
     def backend(self) -> KernelBackend:
-        return self.make(device=self.device, dtype=self.dtype, settings=None)
+        return self.make(device=self.device, dtype=self.dtype, settings=self.settings)
 
     def every_op_has_a_case(self) -> None:
         missing = sorted(set(OPS.values()) - {case.op for case in op_cases()}, key=lambda op: op.name)
@@ -190,20 +208,30 @@ class _Subject:
 
     def chunked(self, variant: Variant) -> None:
         """A prompt in one chunk, in several, and token by token."""
-        whole = self._rows(variant, [(Chunk(0, 0, 13),)])
+        whole = self._rows(variant, [(Chunk(0, 0, 13),)], _LONG_PROMPTS)
         for cuts in ((0, 5, 6, 13), tuple(range(14))):
-            steps = [(Chunk(0, start, end),) for start, end in pairwise(cuts)]
             what = f"decoder {variant.name!r}: a prompt cut at {cuts} against the whole prompt"
-            require_close(self._rows(variant, steps), whole, self._batch_tolerance, what)
+            require_close(self._rows(variant, _cut(cuts), _LONG_PROMPTS), whole, self._batch_tolerance, what)
+
+    def recomputed(self, variant: Variant) -> None:
+        """An answer computed again together with its prompt, or as drafts, against the same generated token by token.
+
+        The prompt has 8 tokens.
+        """
+        generated = self._rows(variant, _cut((0, *range(8, 14))), _PAGING)
+        for cuts in ((0, 13), (0, 5, 10, 13), (0, 8, 9, 13)):
+            what = f"decoder {variant.name!r}: prompt and answer cut at {cuts} against an answer token by token"
+            require_close(self._rows(variant, _cut(cuts), _PAGING), generated, self._batch_tolerance, what)
 
     def batched(self, variant: Variant) -> None:
-        """Every sequence of a mixed batch against the same sequence alone."""
-        mixed = self._rows(variant, _DECODER_STEPS)
-        for sequence in range(4):
-            own = [tuple(c for c in chunks if c.sequence == sequence) for chunks in _DECODER_STEPS]
-            alone = self._rows(variant, [chunks for chunks in own if chunks])
-            what = f"decoder {variant.name!r}: sequence {sequence} in a batch against alone"
-            require_close({name: mixed[name] for name in alone}, alone, self._batch_tolerance, what)
+        """Every sequence of a mixed batch, of prompt tokens and generated ones, against the same sequence alone."""
+        for paging in (_PAGING, _LONG_PROMPTS):
+            mixed = self._rows(variant, _DECODER_STEPS, paging)
+            for sequence in range(4):
+                own = [tuple(c for c in chunks if c.sequence == sequence) for chunks in _DECODER_STEPS]
+                alone = self._rows(variant, [chunks for chunks in own if chunks], paging)
+                what = f"decoder {variant.name!r}: sequence {sequence} in a batch against alone"
+                require_close({name: mixed[name] for name in alone}, alone, self._batch_tolerance, what)
 
     @property
     def _batch_tolerance(self) -> float:
@@ -273,7 +301,7 @@ class _Subject:
 
     def _refuses(self, word: str, **arguments: str) -> None:
         try:
-            self.make(settings=None, **arguments)
+            self.make(settings=self.settings, **arguments)
         except UnsupportedError as error:
             if word not in str(error):
                 raise ConformanceError(f"the refusal of {word!r} must name it, got: {error}") from error
@@ -288,12 +316,12 @@ class _Subject:
         graph = decoder_graph(variant, backend, weights.encoding_of)
         return backend.compile(graph, weights, _PAGING.layout(graph)), graph, weights
 
-    def _rows(self, variant: Variant, steps: Iterable[Sequence[Chunk]]) -> Results:
+    def _rows(self, variant: Variant, steps: Iterable[Sequence[Chunk]], paging: PagedSteps) -> Results:
         """Logits of every token, by sequence and position."""
         executable, graph, _ = self._compiled(variant)
         rows: Results = {}
         for chunks in steps:
-            logits = executable.run(_PAGING.inputs(graph, chunks))["logits"]
+            logits = executable.run(paging.inputs(graph, chunks))["logits"]
             rows |= zip(_places(chunks), logits, strict=True)
         return rows
 
@@ -312,6 +340,11 @@ def _reference(graph: Graph, weights: RandomWeights, paging: PagedSteps) -> Exec
     from modelhost.reference import ReferenceBackend
 
     return ReferenceBackend().compile(graph, RandomWeights(weights.encodings), paging.layout(graph))
+
+
+def _cut(places: Sequence[int]) -> list[tuple[Chunk, ...]]:
+    """Steps of one sequence that end at ``places``, of which the first is 0."""
+    return [(Chunk(0, start, end),) for start, end in pairwise(places)]
 
 
 def _places(chunks: Sequence[Chunk]) -> Iterator[str]:

@@ -38,7 +38,7 @@ class PagedSteps:
         context: most tokens of a sequence.
         block_size: tokens in a block.
         vocabulary: token ids are below it; a token's id depends on its sequence and position only.
-        prompt: length of every prompt, for the input ``lengths``.
+        prompt: length of every prompt, for the inputs ``lengths`` and ``generated``.
         seed: of the token ids and of the order of the blocks.
     """
 
@@ -75,7 +75,7 @@ class PagedSteps:
         return {"T": tokens, "S": tokens, "B": self.sequences, "block_size": self.block_size, **groups}
 
     def inputs(self, graph: Graph, chunks: Sequence[Chunk], logit_rows: Iterable[int] | None = None) -> dict[str, Int]:
-        """The inputs that ``graph`` asks for, for a step of ``chunks``.
+        """The inputs that ``graph`` asks for and ``generated``, for a step of ``chunks``.
 
         Args:
             logit_rows: rows whose logits are wanted; all by default.
@@ -89,6 +89,7 @@ class PagedSteps:
             "token_ids": _joined([self._ids(chunk) for chunk in chunks]),
             "positions": positions,
             "lengths": np.maximum(positions + 1, self.prompt),
+            "generated": positions >= self.prompt,
             "sequence_starts": starts,
             "context_lengths": np.array([chunk.end for chunk in chunks], np.int32),
             "logit_rows": np.fromiter(rows, np.int32),
@@ -106,7 +107,7 @@ class PagedSteps:
             elif group:
                 slots = [self._slots(chunk, strides[group]) for chunk in chunks]
                 named[name] = table if kind == "block_table" else _joined(slots)
-        return {name: named[name].astype(np.int32) for name in graph.inputs}
+        return {name: named[name].astype(np.int32) for name in ("generated", *graph.inputs)}
 
     def _state(self, sequence: int, computed: int) -> int:
         """The slot of the state after the first ``computed`` tokens."""

@@ -104,7 +104,7 @@ class GraphRunner:
         for sequence, tokens in chunks:
             self._check(sequence, len(tokens))
         inputs = self._inputs(chunks)
-        logits = self._executable.run({name: inputs[name] for name in self.graph.inputs})["logits"]
+        logits = self._executable.run({name: inputs[name] for name in ("generated", *self.graph.inputs)})["logits"]
         for sequence, tokens in chunks:
             sequence.length += len(tokens)
         ends = np.cumsum([len(tokens) for _, tokens in chunks])
@@ -153,10 +153,12 @@ class GraphRunner:
         counts = [len(tokens) for _, tokens in chunks]
         positions = [np.arange(s.length, s.length + len(tokens), dtype=np.int32) for s, tokens in chunks]
         lengths = [np.maximum(p + 1, s.prompt_length) for (s, _), p in zip(chunks, positions, strict=True)]
+        generated = [p >= s.prompt_length for (s, _), p in zip(chunks, positions, strict=True)]
         inputs = {
             "token_ids": np.concatenate([np.asarray(tokens) for _, tokens in chunks]),
             "positions": np.concatenate(positions),
             "lengths": np.concatenate(lengths),
+            "generated": np.concatenate(generated),
             "sequence_starts": np.cumsum([0, *counts]),
             "context_lengths": np.array([s.length + count for (s, _), count in zip(chunks, counts, strict=True)]),
             "logit_rows": np.arange(sum(counts)),

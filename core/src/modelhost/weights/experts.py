@@ -41,8 +41,9 @@ def _each(name: str, count: int) -> tuple[str, ...]:
 
 
 def _half(weight: Weight, *, half: int) -> Weight:
-    """The first or second half of every expert's rows."""
+    """The first or second half of every expert's rows, a piece for each expert."""
     experts, rows, *rest = weight.shape
     size = rows // 2
-    blocks = weight.blocks[:, half * size : (half + 1) * size]
-    return replace(weight, shape=(experts, size, *rest), blocks=blocks)
+    halves = weight.blocks[:, half * size : (half + 1) * size]
+    pieces = tuple(replace(weight, shape=(1, size, *rest), blocks=blocks[None]) for blocks in halves)
+    return replace(weight, shape=(experts, size, *rest), blocks=pieces)

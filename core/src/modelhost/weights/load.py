@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-import numpy as np
-
 from modelhost.api import WeightError
 from modelhost.api.weight import Weight
 
@@ -143,21 +141,19 @@ def encoded_size(checkpoint: Checkpoint, source: Source) -> int:
 
 
 def _stacked(weights: Sequence[Weight], name: str) -> Weight:
-    """Equally encoded weights of one shape along a new first dimension."""
-    import numpy as np
-
+    """Equally encoded weights of one shape along a new first dimension, not copied."""
     first = weights[0]
     for weight in weights:
         if weight.shape != first.shape or weight.encoding != first.encoding:
             raise WeightError(
                 f"cannot stack into {name!r}: {_described(first)} and {_described(weight)} differ in encoding or shape"
             )
-    blocks = np.stack([weight.blocks for weight in weights])
-    return Weight(name, first.encoding, (len(weights), *first.shape), blocks, first.decode)
+    layers = tuple(replace(weight, shape=(1, *weight.shape), blocks=weight.blocks[None]) for weight in weights)
+    return Weight(name, first.encoding, (len(weights), *first.shape), layers, first.decode)
 
 
 def concatenate(weights: Sequence[Weight], name: str) -> Weight:
-    """Equally encoded weights stacked along their first dimension, without decoding them.
+    """Equally encoded weights stacked along their first dimension, without decoding or copying them.
 
     Raises:
         WeightError: there are none, or they differ in encoding or in a dimension other than the first.
@@ -172,8 +168,7 @@ def concatenate(weights: Sequence[Weight], name: str) -> Weight:
                 "differ in encoding or columns"
             )
     rows = sum(weight.shape[0] for weight in weights)
-    blocks = np.concatenate([weight.blocks for weight in weights])
-    return Weight(name, first.encoding, (rows, *first.shape[1:]), blocks, first.decode)
+    return Weight(name, first.encoding, (rows, *first.shape[1:]), tuple(weights), first.decode)
 
 
 def _unexpected(checkpoint: Checkpoint, wanted: Mapping[str, Source], ignore: Sequence[str]) -> list[str]:

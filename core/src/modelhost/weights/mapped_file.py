@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,35 @@ def map_file(path: Path) -> MappedFile:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
     _refuse_placeholder(path, data[:64])
     return MappedFile(path, data, np.frombuffer(data, np.uint8))
+
+
+def release_pages(array: npt.NDArray[np.uint8]) -> None:
+    """Take the whole pages under ``array`` out of the process's memory, by madvise(2); a later access reads them again.
+
+    Only a read-only view of a mapped file has such pages: for any other array nothing is done, nor where the platform
+    does not have the call or refuses it, as it does for locked memory.
+    """
+    mapping = _mapping(array)
+    if mapping is None or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    low, high = np.lib.array_utils.byte_bounds(array)
+    base, _ = np.lib.array_utils.byte_bounds(np.frombuffer(mapping, np.uint8))
+    first, end = -((base - low) // mmap.PAGESIZE), (high - base) // mmap.PAGESIZE
+    if first < end:
+        with suppress(OSError):
+            mapping.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (end - first) * mmap.PAGESIZE)
+
+
+def _mapping(array: npt.NDArray[np.uint8]) -> mmap.mmap | None:
+    """The file mapping that ``array`` is a read-only view of."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return None
+        owner = owner.base
+    if isinstance(owner, memoryview):
+        owner = owner.obj
+    return owner if isinstance(owner, mmap.mmap) else None
 
 
 def _refuse_placeholder(path: Path, head: bytes) -> None:

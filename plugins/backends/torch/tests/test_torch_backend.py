@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import util
 
 import numpy as np
@@ -13,6 +14,7 @@ from modelhost_torch import attention_plan, probe
 from modelhost_torch.attention_plan import Geometry, plan_attention
 from modelhost_torch.backend import TorchBackend
 from modelhost_torch.plugin import modelhost_backends
+from modelhost_torch.settings import TorchSettings
 
 from modelhost.api import UnsupportedError
 from modelhost.api.backend import CacheSpec, Parameter, State, Tensor
@@ -82,6 +84,27 @@ def test_other_dtypes() -> None:
     with pytest.raises(UnsupportedError) as error:
         TorchBackend(dtype="int8")  # type: ignore[arg-type]
     assert str(error.value) == "the torch backend computes in float32, bfloat16, float16, not in 'int8'"
+
+
+@pytest.fixture
+def threads() -> Iterator[int]:
+    """The number of threads before the test, and after it."""
+    before = torch.get_num_threads()
+    yield before
+    torch.set_num_threads(before)
+
+
+def test_the_number_of_threads(threads: int) -> None:
+    TorchBackend(settings=TorchSettings())
+    assert torch.get_num_threads() == threads
+    TorchBackend(settings=TorchSettings(threads=threads + 2))
+    assert torch.get_num_threads() == threads + 2
+
+
+def test_the_record_names_the_settings() -> None:
+    (record,) = modelhost_backends()
+    assert record.settings == f"{TorchSettings.__module__}:{TorchSettings.__qualname__}"
+    assert set(TorchSettings.model_fields) == {"threads"}, "it cannot promise one path for all tokens"
 
 
 def test_vectors_stay_in_float32() -> None:

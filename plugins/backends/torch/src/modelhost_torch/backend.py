@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from modelhost.api.backend import CacheLayout, DType, Graph, Operation, Parameter, Weight
 
 from .device import free_memory, resolve_device, resolve_dtype
 from .executable import TorchExecutable
 from .kernels import is_native
+from .settings import TorchSettings
 from .weights import stored_bytes
 from .workspace import workspace_bytes
 
@@ -23,6 +26,7 @@ class TorchBackend:
     Args:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"`` or ``"xpu"``.
         dtype: of activations, caches and matrices.
+        settings: with ``threads`` the number of threads of PyTorch is set, for the whole process.
 
     Raises:
         UnsupportedError: the device is unknown or absent, or the dtype is not one of float32, bfloat16, float16.
@@ -30,11 +34,13 @@ class TorchBackend:
 
     name = "torch"
 
-    def __init__(self, *, device: str = "cpu", dtype: DType = "float32", settings: object | None = None) -> None:
+    def __init__(self, *, device: str = "cpu", dtype: DType = "float32", settings: TorchSettings | None = None) -> None:
         self._dtype = resolve_dtype(dtype)
         self._device = resolve_device(device)
         self.device = str(self._device)
         self.dtype: DType = dtype
+        if settings is not None and settings.threads is not None:
+            torch.set_num_threads(settings.threads)
 
     def native(self, op: Operation[..., Any]) -> bool:
         return is_native(op)

@@ -18,4 +18,5 @@ def modelhost_backends() -> Iterator[Backend]:
         dtypes=("float32", "bfloat16", "float16"),
         priority=10,
         probe="modelhost_torch.probe:probe",
+        settings="modelhost_torch.settings:TorchSettings",
     )

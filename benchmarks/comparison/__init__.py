@@ -1,0 +1,1 @@
+"""modelhost and llama.cpp measured side by side: what ``vs_llama_cpp.py`` is made of."""

@@ -1,0 +1,1 @@
+"""CPU kernel backend for modelhost: kernels compiled at run time by LLVM."""

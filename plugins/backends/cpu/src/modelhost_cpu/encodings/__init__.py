@@ -1,0 +1,1 @@
+"""How encoded matrices lie in memory for the kernels: sixteen rows interleaved, still encoded."""
