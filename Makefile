@@ -8,7 +8,7 @@ QUESTION ?= What is the capital of France, and what is it known for?
 .PHONY: demo test test-all check bench clean
 
 demo: $(VENV)/demo.stamp ## answer a question with a real model
-	$(BIN)/modelhost run "$$($(BIN)/python scripts/fetch_checkpoint.py smollm2)" "$(QUESTION)" --backend reference </dev/null
+	$(BIN)/modelhost run "$$($(BIN)/python scripts/fetch_checkpoint.py smollm2)" "$(QUESTION)" </dev/null
 
 test: $(VENV)/dev.stamp ## the tests, without the long ones
 	$(BIN)/python -m pytest -m "not slow"
@@ -33,8 +33,8 @@ $(VENV)/venv.stamp:
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24" "hatchling>=1.27" editables
 	touch $@
 
-$(VENV)/demo.stamp: $(VENV)/venv.stamp core/pyproject.toml plugins/models/llama/pyproject.toml
-	$(BIN)/python -m pip install --quiet --no-build-isolation -e core -e plugins/models/llama
+$(VENV)/demo.stamp: $(VENV)/venv.stamp core/pyproject.toml plugins/models/llama/pyproject.toml plugins/backends/cpu/pyproject.toml
+	$(BIN)/python -m pip install --quiet --no-build-isolation -e core -e plugins/models/llama -e plugins/backends/cpu
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/venv.stamp requirements-dev.txt $(PROJECTS)

@@ -21,8 +21,10 @@ def golden(name: str) -> list[dict[str, Any]]:
     return json.loads((Path(__file__).parent / "goldens" / f"{name}.json").read_text())["cases"]
 
 
-def generate(path: Path, prompts: list[list[int]], tokens: int, **settings: Any) -> list[list[int]]:
-    llm = LLM(str(path), dtype="float32", max_model_len=128, max_num_seqs=8, **settings)
+def generate(
+    path: Path, prompts: list[list[int]], tokens: int, dtype: str = "float32", **settings: Any
+) -> list[list[int]]:
+    llm = LLM(str(path), dtype=dtype, max_model_len=128, max_num_seqs=8, **settings)
     params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
     return [output.outputs[0].token_ids for output in llm.generate(prompts, params)]
 
@@ -50,6 +52,14 @@ def test_torch_equals_transformers(name, checkpoint_file):
     cases = golden(name)
     ours = generate(checkpoint_file(name), [case["prompt_token_ids"] for case in cases], 48, backend="torch")
     check(name, ours, cases)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_cpu_equals_transformers(name, dtype, checkpoint_file):
+    cases = golden(name)
+    prompts = [case["prompt_token_ids"] for case in cases]
+    check(name, generate(checkpoint_file(name), prompts, 48, dtype, backend="cpu"), cases)
 
 
 def test_reference_equals_transformers(checkpoint_file):

@@ -17,7 +17,7 @@ from modelhost.api.backend import (
 )
 
 from .executable import CpuExecutable
-from .machine import available_threads, host_target
+from .machine import available_threads, select_target
 from .native.compiler import shared_compiler
 from .native.pool import shared_pool
 from .program.builder import Options, ProgramBuilder
@@ -54,7 +54,7 @@ class CpuBackend:
         self.device = device
         self.dtype: DType = dtype
         self._settings = settings or CpuSettings()
-        self._target = host_target()
+        self._target = select_target(self._settings.isa)
         self._threads = self._settings.threads or available_threads()
         self._compiler = shared_compiler(self._target, self._settings.object_cache)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modelhost.api.backend import CacheLayout, Graph, Parameter, Weight, bind_symbols, evaluate
+from modelhost.api.backend import CacheLayout, Graph, OpTime, Parameter, Weight, bind_symbols, evaluate
 
 from .caches import state_memory
 from .native.pool import aligned_bytes
-from .program.builder import Options, ProgramBuilder
+from .program.builder import Call, Options, ProgramBuilder
 from .program.image import ProgramImage
 from .program.lowering import lowerings
 from .program.views import View, arena
@@ -25,10 +26,20 @@ if TYPE_CHECKING:
 
     Int = npt.NDArray[np.int32]
     Float = npt.NDArray[np.float32]
+    Long = npt.NDArray[np.int64]
 
 
 class CpuExecutable:
-    """The program of a graph with its weights, caches and arena."""
+    """The program of a graph with its weights, caches and arena.
+
+    Args:
+        graph: of ops that have a lowering.
+        load: returns the weight of a parameter.
+        cache: the number of blocks of every group of caches.
+        compiler: of the kernels.
+        pool: that steps run on.
+        options: what the program is built for.
+    """
 
     def __init__(
         self,
@@ -58,46 +69,81 @@ class CpuExecutable:
 
     def run(self, inputs: Mapping[str, Int]) -> dict[str, Float]:
         """Run one step; see :class:`modelhost.api.backend.Executable`."""
-        arrays = {name: np.ascontiguousarray(array, np.int32) for name, array in inputs.items()}
-        sizes = bind_symbols(self._graph, arrays)
-        derived = {name: make(arrays) for name, make in self._program.derived.items()}
-        sizes |= {name: len(array) for name, array in derived.items()}
-        bases = {f"input.{name}": array.ctypes.data for name, array in arrays.items()}
-        bases |= {f"derived.{name}": array.ctypes.data for name, array in derived.items()}
-        bases |= self._arena_bases(sizes)
-        self._execute(bases, sizes)
-        return {name: self._result(name, view, bases, sizes, arrays) for name, view in self._program.outputs.items()}
+        step = _Step(self, inputs)
+        step.execute()
+        return step.results()
 
-    def _execute(self, bases: Mapping[str, int], sizes: Mapping[str, int]) -> None:
-        image = self._image
-        base_values = np.array([bases[name] if name else 0 for name in image.bases], np.int64)
-        size_values = np.array([sizes[name] if name else 0 for name in image.sizes], np.int64)
-        self._pool.run(image.ops, image.recipes, image.slots, base_values, size_values)
+    def profile(self, inputs: Mapping[str, Int]) -> Sequence[OpTime]:
+        """Run one step and time its calls; see :class:`modelhost.api.backend.ProfiledExecutable`."""
+        step = _Step(self, inputs)
+        times = np.zeros(len(self._program.calls) + 1, np.int64)
+        start = time.perf_counter()
+        step.execute(times)
+        seconds_per_cycle = (time.perf_counter() - start) / max(1, int(times[-1] - times[0]))
+        seconds = np.diff(times) * seconds_per_cycle
+        calls = zip(self._program.calls, self._image.work().tolist(), seconds.tolist(), strict=True)
+        return [
+            OpTime(call.label[0], _detail(call), 1, spent, call.weight_bytes) for call, work, spent in calls if work
+        ]
 
-    def _arena_bases(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The part of the arena of every symbol; the arena grows with the largest step."""
-        needed = {symbol: unit * sizes[symbol] for symbol, unit in self._program.unit_bytes.items()}
+
+def _detail(call: Call) -> str:
+    """The kernel of a call and what it works on."""
+    return f"{call.spec.emit.__name__} {call.label[1]}".strip()
+
+
+class _Step:
+    """One run of an executable: its addresses and sizes."""
+
+    def __init__(self, executable: CpuExecutable, inputs: Mapping[str, Int]) -> None:
+        self._program, self._image = executable._program, executable._image
+        self._pool, self._graph = executable._pool, executable._graph
+        self._arrays = {name: np.ascontiguousarray(array, np.int32) for name, array in inputs.items()}
+        self._sizes = bind_symbols(self._graph, self._arrays)
+        derived = {name: make(self._arrays) for name, make in self._program.derived.items()}
+        self._sizes |= {name: len(array) for name, array in derived.items()}
+        self._arrays |= {f"derived.{name}": array for name, array in derived.items()}
+        self._bases = self._arena_bases(executable)
+
+    def _arena_bases(self, executable: CpuExecutable) -> dict[str, int]:
+        """Start of the part of the arena of every symbol; the arena grows with the largest step."""
+        needed = {symbol: unit * self._sizes[symbol] for symbol, unit in self._program.unit_bytes.items()}
         total = sum(needed.values())
-        if total > self._arena.nbytes:
-            self._arena = aligned_bytes(total)
+        if total > executable._arena.nbytes:
+            executable._arena = aligned_bytes(total)
+        self._arena = executable._arena
         bases, position = {}, self._arena.ctypes.data
         for symbol, nbytes in needed.items():
             bases[arena(symbol)] = position
             position += nbytes
         return bases
 
-    def _result(
-        self, name: str, view: View, bases: Mapping[str, int], sizes: Mapping[str, int], arrays: Mapping[str, Int]
-    ) -> Float:
-        """A copy of an output, float32 in the shape that the graph says."""
-        tensor = self._graph.outputs[name]
-        shape = tuple(evaluate(dim, sizes) for dim in tensor.shape)
-        rows = shape[0] if shape else 1
+    def execute(self, times: Long | None = None) -> None:
+        """Run it."""
+        image = self._image
+        bases: Long = np.array([self._address(name) for name in image.bases], np.int64)
+        sizes: Long = np.array([self._sizes[name] if name else 0 for name in image.sizes], np.int64)
+        self._pool.run(image.ops, image.recipes, image.slots, bases, sizes, times)
+
+    def _address(self, base: str) -> int:
+        if not base:
+            return 0
+        known = self._bases.get(base)
+        return self._arrays[base.removeprefix("input.")].ctypes.data if known is None else known
+
+    def results(self) -> dict[str, Float]:
+        """Copies of the outputs, float32 in the shapes that the graph says."""
+        return {name: self._result(name, view) for name, view in self._program.outputs.items()}
+
+    def _result(self, name: str, view: View) -> Float:
+        shape = tuple(evaluate(dim, self._sizes) for dim in self._graph.outputs[name].shape)
         slot = view.slot
         if slot.base.startswith("input."):
-            return arrays[slot.base.removeprefix("input.")].reshape(shape).astype(np.float32)
-        start = bases[slot.base] - self._arena.ctypes.data + sizes[slot.size] * slot.scale + slot.offset
-        strides = (view.stride, 4)
+            return self._arrays[slot.base.removeprefix("input.")].reshape(shape).astype(np.float32)
+        start = self._bases[slot.base] - self._arena.ctypes.data + self._sizes[slot.size] * slot.scale + slot.offset
         kind = np.int32 if view.dtype == "int32" else np.float32
-        values = np.ndarray((rows, view.columns), kind, self._arena.data, start, strides) if rows else np.empty(shape)
+        rows = self._sizes[view.rows.size] * view.rows.scale + view.rows.offset
+        if not rows:
+            return np.empty(shape, np.float32)
+        values = np.ndarray((rows, view.columns), kind, self._arena.data, start, (view.stride, 4))
         return np.array(values, np.float32).reshape(shape)

@@ -8,7 +8,7 @@ from modelhost.api.backend import Node
 from modelhost.graph import ops
 from modelhost_cpu.encodings.packing import ROWS, Packing
 from modelhost_cpu.encodings.plain import Plain
-from modelhost_cpu.language.types import f32, i32, i64
+from modelhost_cpu.language.types import i32, i64
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.lowering import lowers
@@ -30,7 +30,6 @@ def lower_embed(b: ProgramBuilder, node: Node) -> None:
         y.rows,
         {"ids": b.view(ids), "table": Slot(offset=stored.address if stored is not None else 0), "y": y},
         grain=_GRAIN,
-        scratch=packing.block * ROWS * 4,
         detail=packing.name,
         packing=packing,
         width=y.columns,
@@ -38,15 +37,18 @@ def lower_embed(b: ProgramBuilder, node: Node) -> None:
 
 
 def embed(k: Kernel, packing: Packing, width: int) -> None:
-    """Kernel: row ``ids[i]`` of the table for every i. Decodes the blocks of its group and keeps one row."""
+    """Kernel: row ``ids[i]`` of the table for every i."""
     ids, table, y = k.pointer("ids"), k.pointer("table"), k.pointer("y")
     first, last = k.span(k.chunk, _GRAIN)
-    with k.loop(first, last) as row:
-        token = k.load(i32, ids, row * 4).to(i64)
-        group, lane = table + (token // ROWS) * group_bytes(packing, width), (token % ROWS) * 4
-        with k.loop(0, -(-width // packing.block)) as block:
-            for column, values in packing.columns(k, group + block * packing.block_bytes):
-                k.store(values, k.scratch, column * 4 * ROWS, align=64)
-            target = y + row * (width * 4) + block * (packing.block * 4)
-            with k.loop(0, packing.block) as column:
-                k.store(k.load(f32, k.scratch + lane, column * (4 * ROWS)), target, column * 4)
+    whole, rest = divmod(width, packing.block)
+    with k.loop(first, last) as index:
+        token = k.load(i32, ids, index * 4).to(i64)
+        group, row = table + (token // ROWS) * group_bytes(packing, width), token % ROWS
+        target = y + index * (width * 4)
+        with k.loop(0, whole) as block, k.loop(0, packing.block // packing.part) as part:
+            values = packing.row(k, group + block * packing.block_bytes, row, part)
+            k.store(values, target, (block * packing.block + part * packing.part) * 4)
+        if rest:
+            values = packing.row(k, group + whole * packing.block_bytes, row)
+            for column in range(rest):
+                k.store(values.lane(column), target, (whole * packing.block + column) * 4)

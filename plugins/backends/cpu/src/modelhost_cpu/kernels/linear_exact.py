@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelhost_cpu.encodings.packing import ROWS, Packing
+from modelhost_cpu.encodings.packing import ROWS, Packing, decode_columns, padded_columns
 from modelhost_cpu.encodings.plain import Plain
 from modelhost_cpu.language.types import f32, vector
 from modelhost_cpu.language.value import Value
@@ -28,7 +28,7 @@ def call_linear_exact(
         x.rows,
         {"x": x, "y": y, "weight": Slot(offset=stored.address if stored is not None else 0), "bias": bias},
         columns=groups,
-        scratch=columns * 4 * ROWS,
+        scratch=padded_columns(packing, columns) * 4 * ROWS,
         detail=f"{packing.name} {rows}x{columns}",
         weight_bytes=nbytes,
         packing=packing,
@@ -62,8 +62,5 @@ def linear_exact(k: Kernel, packing: Packing, outputs: int, inputs: int, x_strid
 
 def _decode(k: Kernel, packing: Packing, weight: Value, inputs: int) -> Value:
     """A panel of values ``[inputs][16]`` in scratch memory."""
-    with k.loop(0, -(-inputs // packing.block)) as block:
-        target = k.scratch + block * (packing.block * 4 * ROWS)
-        for column, values in packing.columns(k, weight + block * packing.block_bytes):
-            k.store(values, target, column * 4 * ROWS, align=64)
+    decode_columns(k, packing, weight, inputs, k.scratch)
     return k.scratch

@@ -8,23 +8,21 @@ from typing import Any
 
 from modelhost.api.backend import Node, Tensor
 from modelhost.graph import ops
-from modelhost_cpu.language.types import f32, i32, i64, vector
+from modelhost_cpu.language.types import i32, i64
 from modelhost_cpu.language.value import Value
+from modelhost_cpu.language.vectors import each_vector, load_part, store_part
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.lowering import lowers
 from modelhost_cpu.program.views import View
-
-from .elementwise import pieces
 
 _GRAIN_ELEMENTS = 16_384
 
 
 def copy_elements(k: Kernel, source: Value, target: Value, columns: int) -> None:
     """Copy ``columns`` 4-byte elements."""
-    for start, count, lanes in pieces(columns):
-        with k.loop(start * 4, (start + count * lanes) * 4, lanes * 4) as offset:
-            k.store(k.load(vector(f32, lanes) if lanes > 1 else f32, source, offset), target, offset)
+    for offset, count in each_vector(k, columns):
+        store_part(k, load_part(k, source, offset, count), target, offset, count)
 
 
 def copy_rows(k: Kernel, parts: int, width: int, strides: tuple[int, int, int, int], row_grain: int) -> None:

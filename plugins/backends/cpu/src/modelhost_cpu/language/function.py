@@ -93,6 +93,10 @@ class Function:
         """Write ``value`` to ``pointer + offset`` bytes."""
         self.builder.store(value.raw, (pointer + offset).raw, align=align)
 
+    def atomic_add(self, pointer: Value, offset: int, value: Value) -> Value:
+        """Add to the integer at ``pointer + offset`` bytes; gives what it was. Ordered with all other threads' memory."""
+        return Value(self, self.builder.atomic_rmw("add", (pointer + offset).raw, value.raw, "seq_cst"))
+
     def load_masked(self, type_: ir.Type, pointer: Value, count: Value) -> Value:
         """The first ``count`` lanes (``i64``) from memory, zeros in the others. Nothing beyond them is touched."""
         mask = self.first_lanes(lanes_of(type_), count)
@@ -128,8 +132,9 @@ class Function:
         return self.call(f"llvm.{intrinsic}.{suffix_of(x.type)}", x.type, x, *others)
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
-        """``x * y + z``, rounded once."""
-        return self._unary("fma", x, y, z)
+        """``x * y + z``, rounded once; twice where the CPU has no instruction for it (x86-64 before AVX2)."""
+        fused = self.target.has("fma") or not self.target.is_x86
+        return self._unary("fma", x, y, z) if fused else x * y + z
 
     def sqrt(self, x: Value) -> Value:
         """The square root."""
@@ -206,10 +211,11 @@ class Function:
         with self.builder.if_then(self.builder.not_(condition.raw)):
             yield
 
-    def prefetch(self, pointer: Value) -> None:
-        """Ask for the cache line at ``pointer``."""
+    def prefetch(self, pointer: Value, *, write: bool = False) -> None:
+        """Ask for the cache line at ``pointer``, to read it or to ``write`` to it."""
         one = self.constant(types.i32, 1)
-        self.call("llvm.prefetch.p0", void, pointer, self.constant(types.i32, 0), self.constant(types.i32, 3), one)
+        kind = self.constant(types.i32, int(write))
+        self.call("llvm.prefetch.p0", void, pointer, kind, self.constant(types.i32, 3), one)
 
     def shared_bytes(self, name: str, content: bytes) -> Value:
         """A pointer to constant bytes, aligned to 64."""

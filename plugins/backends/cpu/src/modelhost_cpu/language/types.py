@@ -21,12 +21,12 @@ class _BFloat(ir.Type):  # type: ignore[misc]
 
 
 i1, i8, i16, i32, i64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
-f16, f32 = ir.HalfType(), ir.FloatType()
+f16, f32, f64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 bf16 = _BFloat()
 ptr = ir.PointerType()
 void = ir.VoidType()
 
-_SIZES = {i1: 1, i8: 1, i16: 2, i32: 4, i64: 8, f16: 2, f32: 4, bf16: 2, ptr: 8}
+_SIZES = {i1: 1, i8: 1, i16: 2, i32: 4, i64: 8, f16: 2, f32: 4, f64: 8, bf16: 2, ptr: 8}
 
 
 def vector(element: ir.Type, lanes: int) -> ir.Type:
@@ -56,7 +56,7 @@ def size_of(type_: ir.Type) -> int:
 
 def is_float(type_: ir.Type) -> bool:
     """Whether the elements are floating-point numbers."""
-    return isinstance(element_of(type_), ir.HalfType | ir.FloatType | _BFloat)
+    return isinstance(element_of(type_), ir.HalfType | ir.FloatType | ir.DoubleType | _BFloat)
 
 
 def suffix_of(type_: ir.Type) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from hashlib import sha256
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from llvmlite import ir
 
 _SPEED_LEVEL = 2
+_IMPORTED = time.time()
 
 
 @cache
@@ -28,11 +30,16 @@ def _initialize() -> None:
 
 
 @cache
-def source_digest() -> str:
-    """A hash of this package's source, which with a kernel's recipe determines its IR."""
+def source_digest() -> str | None:
+    """A hash of this package's source, which with a kernel's recipe determines its IR.
+
+    ``None`` when a file has changed since this module was imported, so that what runs may be older than the files.
+    """
     package = Path(__file__).parent.parent
     digest = sha256()
     for file in sorted(package.rglob("*.py")):
+        if file.stat().st_mtime > _IMPORTED:
+            return None
         digest.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -98,9 +105,10 @@ class Compiler:
         self._engine.add_object_file(self._objects[-1])
 
     def _object(self, recipe: str, build: Callable[[Target], ir.Module]) -> bytes:
-        if self._cache is None:
+        digest = source_digest()
+        if self._cache is None or digest is None:
             return emit_object(build(self.target), self.target)
-        key = object_key(self.target, recipe, source_digest())
+        key = object_key(self.target, recipe, digest)
         content = self._cache.get(key)
         if content is None:
             content = emit_object(build(self.target), self.target)

@@ -8,6 +8,8 @@ are run by the leader without telling anybody. Workers spin for a while after an
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from llvmlite import ir
 
 from modelhost_cpu.language.function import Function
@@ -50,9 +52,6 @@ class _Native(Function):
         block, place = self.builder.block, (pointer + offset).raw
         self.builder._insert(ir.instructions.StoreAtomicInstr(block, value.raw, place, "seq_cst", align))
 
-    def atomic_add(self, pointer: Value, offset: int, value: Value) -> Value:
-        return Value(self, self.builder.atomic_rmw("add", (pointer + offset).raw, value.raw, "seq_cst"))
-
     def pause(self) -> None:
         if self._architecture == "x86_64":
             self.call("llvm.x86.sse2.pause", void)
@@ -83,8 +82,11 @@ class _Native(Function):
         """Next chunk and number of chunks."""
         return ticket & _CHUNK_MASK, (ticket >> _CHUNK_BITS) & _CHUNK_MASK
 
-    def take_chunk(self, control: Value, scratch: Value) -> Value:
-        """Run one chunk of the published op if there is one left; whether there was."""
+    def take_chunk(self, control: Value, scratch: Callable[[], Value]) -> Value:
+        """Run one chunk of the published op if there is one left; whether there was.
+
+        ``scratch`` is asked for once the chunk is owned: between steps the memory may move.
+        """
         chunk, chunks = self.split(self.atomic_load(i64, control, TICKET))
         ran = self.variable(self.constant(i32, 0))
         with self.when(chunk < chunks):
@@ -92,7 +94,7 @@ class _Native(Function):
             with self.when(owned < total):
                 function = self.load(ptr, control, CURRENT, align=8)
                 slots = self.load(ptr, control, CURRENT + 8, align=8)
-                self.call_pointer(function, void, slots, owned, scratch)
+                self.call_pointer(function, void, slots, owned, scratch())
                 self.atomic_add(control, DONE, self.constant(i64, 1))
                 ran.set(self.constant(i32, 1))
         return ran.value > 0
@@ -118,7 +120,7 @@ def _build_worker(module: ir.Module, target: Target) -> None:
     loop, idle = (k.raw.append_basic_block(name) for name in ("next", "idle"))
     k.builder.branch(loop)
     k.builder.position_at_end(loop)
-    ran = k.take_chunk(control, k.load(ptr, record, 8))
+    ran = k.take_chunk(control, lambda: k.load(ptr, record, 8))
     with k.when(ran):
         spins.set(k.constant(i64, 0))
     k.builder.cbranch(ran.raw, loop, idle)
@@ -194,7 +196,7 @@ def _join(k: _Native, control: Value, scratch: Value, chunks: Value) -> None:
     take, wait, over = (k.raw.append_basic_block(name) for name in ("take", "wait", "over"))
     k.builder.branch(take)
     k.builder.position_at_end(take)
-    k.builder.cbranch(k.take_chunk(control, scratch).raw, take, wait)
+    k.builder.cbranch(k.take_chunk(control, lambda: scratch).raw, take, wait)
     k.builder.position_at_end(wait)
     k.pause()
     spins.add(k.constant(i64, 1))

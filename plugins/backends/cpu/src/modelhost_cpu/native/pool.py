@@ -38,6 +38,11 @@ def aligned_bytes(count: int, alignment: int = _ALIGNMENT) -> Bytes:
     return raw[start : start + count]
 
 
+def _keep_for_ever(memory: object) -> None:
+    """Threads that still spin while the interpreter ends read it."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+
+
 class ThreadPool:
     """Threads that never enter Python. The thread that runs a step takes part in it.
 
@@ -76,6 +81,8 @@ class ThreadPool:
         self._process = os.getpid()
         self._control = aligned_bytes(CONTROL_BYTES)
         self._records = [self._record(index) for index in range(1, self.threads)]
+        for memory in (self._control, *self._records):
+            _keep_for_ever(memory)
         self._handles = [self._create(record) for record in self._records]
         self._await_start()
 

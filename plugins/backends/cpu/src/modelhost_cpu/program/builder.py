@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ from modelhost.api.backend import Graph, Node, Parameter, State, Symbol, Tensor
 from modelhost_cpu.machine import Target
 from modelhost_cpu.native.kernel import WORK, KernelSpec
 
+from .lifetimes import Lifetimes
 from .views import Buffer, Slot, View, plan_buffers, rows_of
 
 if TYPE_CHECKING:
@@ -112,6 +113,10 @@ class ProgramBuilder:
     _buffers: list[Buffer] = field(default_factory=list)
     _shared: dict[object, Any] = field(default_factory=dict)
     _node: Node | None = None
+    _lifetimes: Lifetimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lifetimes = Lifetimes(self.graph)
 
     @property
     def target(self) -> Target:
@@ -122,8 +127,8 @@ class ProgramBuilder:
         """Lower every node in order."""
         for tensor in self.graph.inputs.values():
             self._views[tensor] = self._input(tensor)
-        for node in self.graph.nodes:
-            self._node = node
+        for place, node in enumerate(self.graph.nodes):
+            self._node, self._lifetimes.place = node, place
             lowerings[node.op.name](self, node)
         outputs = {name: self.view(tensor) for name, tensor in self.graph.outputs.items()}
         for view in outputs.values():
@@ -154,16 +159,29 @@ class ProgramBuilder:
         """Say that ``tensor`` is found at ``view``."""
         self._views[tensor] = view
 
-    def output(self, tensor: Tensor) -> View:
-        """Memory for a result of the current node, contiguous, ``[rows, columns]``."""
+    def output(self, tensor: Tensor, over: Sequence[Any] = ()) -> View:
+        """Memory for a result of the current node, ``[rows, columns]``.
+
+        Args:
+            over: operands whose memory it may take, where nothing needs them afterwards. The kernel must have read an
+                element before it writes that element, and go by the result's stride. Without any it is contiguous.
+        """
         rows = self._rows(tensor)
         if not rows.size or rows.offset or any(isinstance(dim, Symbol) for dim in tensor.shape[1:]):
             raise UnsupportedError(f"backend 'cpu' keeps results with one symbolic dimension, the first, not {tensor}")
         columns = prod(dim for dim in tensor.shape[1:] if isinstance(dim, int))
-        view = self.temporary(rows.size, columns * 4 * rows.scale)
         dtype = "int32" if tensor.dtype == "int32" else "float32"
+        for operand in over:
+            old = self._views.get(operand)
+            if old is not None and (old.rows, old.columns) == (rows, columns) and self._free(old):
+                self._views[tensor] = replace(old, dtype=dtype, version=old.version + 1)
+                return self._views[tensor]
+        view = self.temporary(rows.size, columns * 4 * rows.scale)
         self._views[tensor] = View(rows, columns, columns * 4, buffer=view.buffer, dtype=dtype)
         return self._views[tensor]
+
+    def _free(self, view: View) -> bool:
+        return self._lifetimes.free(view, self._views.items())
 
     def temporary(self, symbol: str, unit_bytes: int) -> View:
         """Memory of ``unit_bytes`` for every unit of ``symbol``, rounded up to 64, for calls of the current node."""

@@ -40,6 +40,11 @@ class ProgramImage:
         self.slots: Int = np.zeros(len(every), np.int64)
         self.ops: Int = self._ops(program.calls, kernels)
 
+    def work(self) -> Int:
+        """How much every call had to do in the last step, int64 ``[calls]``."""
+        starts = (self.ops[:, 1] - self.slots.ctypes.data) // self.slots.itemsize
+        return self.slots[starts]
+
     def _ops(self, calls: list[Call], kernels: Mapping[KernelSpec, int]) -> Int:
         address, rows = self.slots.ctypes.data, []
         for call in calls:

@@ -62,6 +62,7 @@ class View:
         buffer: the buffer that it is in.
         offset: bytes from the start of the buffer.
         dtype: ``"float32"`` or ``"int32"``.
+        version: how many times its memory held something else before.
     """
 
     rows: Slot
@@ -71,6 +72,7 @@ class View:
     buffer: Buffer | None = None
     offset: int = 0
     dtype: str = "float32"
+    version: int = 0
 
     @property
     def contiguous(self) -> bool:
@@ -81,6 +83,13 @@ class View:
     def symbol(self) -> str:
         """The symbol of its rows."""
         return self.rows.size
+
+    def overlaps(self, other: View) -> bool:
+        """Whether they may share memory."""
+        if self.buffer is None or self.buffer is not other.buffer:
+            return False
+        apart = self.offset + self.columns * 4 <= other.offset or other.offset + other.columns * 4 <= self.offset
+        return not (apart and self.stride == other.stride)
 
     def part(self, start: int, columns: int) -> View:
         """``columns`` columns from ``start`` on."""

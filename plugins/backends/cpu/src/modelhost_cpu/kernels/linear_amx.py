@@ -1,0 +1,171 @@
+"""Matrix products of prompt rows in bfloat16, accumulated in float32 in AMX tiles.
+
+The rows are packed once for all matrices that they are multiplied with. A chunk decodes a panel of 32 rows of the
+matrix, some columns at a time, and multiplies it with a slab of rows while it is in the nearest cache. Products are
+added in order of the columns, so a row's sums do not depend on the other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from modelhost_cpu.encodings.packing import ROWS, Packing
+from modelhost_cpu.encodings.plain import Plain
+from modelhost_cpu.language.types import i32, i64
+from modelhost_cpu.language.value import Value
+from modelhost_cpu.native.kernel import Kernel
+from modelhost_cpu.program.builder import ProgramBuilder
+from modelhost_cpu.program.rows import RowSet
+from modelhost_cpu.program.views import Slot, View
+from modelhost_cpu.weights import StoredWeight, group_bytes
+
+from .amx_panel import PANEL, PANEL_SCRATCH, SLAB, SUM_BYTES, VECTOR, Panel, Place, Rows, multiply_panel, sum_line
+from .bfloat16_tiles import COLUMNS, LINE, PAIR, blocked_columns, packed_rows
+
+
+def call_linear_amx(
+    b: ProgramBuilder,
+    x: View,
+    y: View,
+    stored: StoredWeight | None,
+    shape: tuple[int, int],
+    bias: Slot | None,
+    rows: RowSet,
+) -> None:
+    """Append ``y = x @ weight.T + bias`` for the rows of a set. The target must have ``amx-bf16``.
+
+    A wide matrix takes a call for every block of columns, which adds to what the calls before it have left in ``y``.
+    """
+    packing: Packing = stored.packing if stored is not None and stored.packing is not None else Plain("f32")
+    outputs, inputs = shape
+    nbytes = group_bytes(packing, inputs)
+    width = blocked_columns(inputs)
+    packed = packed_rows(b, x, rows)
+    for first in range(0, inputs, width):
+        start = stored.address + first // packing.block * packing.block_bytes if stored is not None else 0
+        numbers = {
+            "outputs": outputs,
+            "first": first,
+            "columns": min(width, inputs - first),
+            "group_bytes": nbytes,
+            "y_stride": y.stride,
+        }
+        operands = {"x": packed, "y": y, "weight": Slot(offset=start), "rows": rows.indices}
+        b.call(
+            linear_amx,
+            rows.count,
+            {
+                **operands,
+                "bias": bias if first == 0 else None,
+                **{name: Slot(offset=number) for name, number in numbers.items()},
+            },
+            grain=SLAB,
+            columns=-(-outputs // PANEL),
+            scratch=PANEL_SCRATCH + SUM_BYTES,
+            detail=f"{packing.name} {outputs}x{inputs}",
+            weight_bytes=-(-outputs // ROWS) * nbytes if first == 0 else 0,
+            packing=packing,
+            ragged=inputs % COLUMNS != 0,
+            accumulate=first > 0,
+        )
+
+
+def linear_amx(k: Kernel, packing: Packing, ragged: bool, accumulate: bool) -> None:
+    """Kernel: a panel of the matrix times a slab of packed rows, added to what is in ``y`` with ``accumulate``.
+
+    Slots: ``x`` (packed rows), ``y``, ``weight`` (the first block to use), ``bias``, ``rows``, and as numbers
+    ``outputs``, ``first`` (columns before those to use), ``columns`` (to use), ``group_bytes``, ``y_stride``.
+    """
+    panels = (k.number("outputs") + (PANEL - 1)) // PANEL
+    number = k.chunk % panels
+    span = k.span(k.chunk // panels, SLAB)
+    columns = k.number("columns")
+    steps = (columns + (COLUMNS - 1)) // COLUMNS
+    x = k.pointer("x") + (k.work * k.number("first") * 2 + span[0] * steps * LINE)
+    results = _Results(k, number * PANEL, accumulate)
+    group = k.pointer("weight") + number * k.number("group_bytes") * 2
+    groups = group, k.select(results.count(1) > 0, group + k.number("group_bytes"), group)
+    multiply_panel(k, Panel(packing, groups, steps, columns if ragged else None), x, span, results)
+
+
+class _Results:
+    """The results of a panel in memory; slots ``y``, ``y_stride``, ``rows``, ``bias``."""
+
+    def __init__(self, k: Kernel, first_output: Value, accumulate: bool) -> None:
+        self._k = k
+        self._first_output = first_output
+        self._accumulate = accumulate
+        if not accumulate:
+            self._bias = self._load_bias(k.scratch + PANEL_SCRATCH)
+
+    def count(self, group: int) -> Value:
+        """How many outputs there are from group ``group`` on; may be above 16, or negative."""
+        return self._k.number("outputs") - self._first_output - group * ROWS
+
+    def _load_bias(self, place: Value) -> Place:
+        """The bias, or zeros, as the sums of any rows."""
+        k = self._k
+        for group in range(2):
+            value = k.zero(VECTOR)
+            if k.has("bias"):
+                source = k.pointer("bias") + (self._first_output + group * ROWS) * 4
+                value = k.load_masked(VECTOR, source, self.count(group))
+            k.store(value, place, group * LINE, align=LINE)
+        return Place(place, k.integer(0), k.integer(0), k.integer(LINE))
+
+    def _index(self, row: Value) -> Value:
+        k = self._k
+        return k.load(i32, k.pointer("rows"), row * 4).to(i64) if k.has("rows") else row
+
+    def _row(self, row: Value) -> Value:
+        k = self._k
+        return k.pointer("y") + self._index(row) * k.number("y_stride") + self._first_output * 4
+
+    def _place(self, row: Value) -> Place:
+        """The place of the rows from row ``row`` on, if they follow one another."""
+        k = self._k
+        stride = k.number("y_stride")
+        return Place(self._row(row), stride, stride * ROWS, k.integer(LINE))
+
+    def _direct(self, rows: Rows) -> Value:
+        """Whether tiles can be stored: the panel is whole and the rows follow one another."""
+        whole = self.count(0) >= PANEL
+        last = rows.count - 1
+        return whole & (self._index(rows.first + last) - self._index(rows.first)).equals(last)
+
+    def start(self, rows: Rows, is_first: Value) -> Place:
+        if not self._accumulate:
+            return self._bias
+        direct = self._direct(rows)
+        with self._k.when(is_first), self._k.unless(direct):
+            for target, line, lanes in self._each(rows):
+                self._k.store(self._k.load_masked(VECTOR, target, lanes), line, align=LINE)
+        return self._place(rows.first).choose(self._k, direct, rows.sums)
+
+    def end(self, rows: Rows) -> Place:
+        return self._place(rows.first).choose(self._k, self._direct(rows), rows.sums)
+
+    def prefetch(self, rows: Rows, step: Value, is_first: Value, is_last: Value) -> None:
+        """Two rows at every step: of these rows, which will be written, or of the next ones, which will be read first.
+
+        The places of rows that do not follow one another are wrong, which does no harm.
+        """
+        k = self._k
+        following = k.minimum(rows.first + PAIR, k.work - 1)
+        with k.when(is_first if self._accumulate else is_last):
+            place = self._place(following if self._accumulate else rows.first)
+            for row in range(2):
+                for line in range(2):
+                    k.prefetch(place.address + (step * 2 + row) * place.stride + line * LINE, write=True)
+
+    def finish(self, rows: Rows) -> None:
+        with self._k.unless(self._direct(rows)):
+            for target, line, lanes in self._each(rows):
+                self._k.store_masked(self._k.load(VECTOR, line, align=LINE), target, lanes)
+
+    def _each(self, rows: Rows) -> Iterator[tuple[Value, Value, Value]]:
+        """Where 16 results are in ``y``, where their sums are, and how many they are."""
+        with self._k.loop(0, rows.count) as index:
+            target = self._row(rows.first + index)
+            for group in range(2):
+                yield target + group * LINE, sum_line(rows.sums, index, group), self.count(group)
