@@ -117,6 +117,7 @@ class Case:
             prompt=self.head.get("prompt", "") + self.data.get("prompt_suffix", ""),
             template_options=options,
             vocabulary=GoldenVocabulary(self.head.get("single_token_markers", [])),
+            response_template=self.head.get("response_template"),
         )
         reasoning = self.reasoning_parser
         return output_parser(

@@ -27,47 +27,109 @@ TOOLS: list[dict[str, Any]] = [
 ]
 CONTEXT = ParserContext(tools=TOOLS)
 NAMED = ToolChoice("named", "get_weather")
-WITH_SYNTAX = sorted(
-    name for kind, name in declared() if kind == "tool" and getattr(parser_format("tool", name), "syntax", None)
-)
+WITHOUT_OPENING = {"beam", "hf", "lfm2", "llama4_pythonic", "olmo3", "pythonic"}
+"""Calls of a response template have no known syntax; calls in Python begin with their first argument only."""
+OPENINGS = sorted(name for kind, name in declared() if kind == "tool" and name not in WITHOUT_OPENING)
+ROME = {
+    "qwen_xml": "<parameter=city>\nRome\n</parameter>",
+    "glm_xml": "<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>",
+    "minimax_xml": '<parameter name="city">Rome</parameter>',
+    "minimax_m3_xml": "]<]minimax[>[<city>Rome]<]minimax[>[</city>",
+    "deepseek_xml": '<｜DSML｜parameter name="city" string="true">Rome</｜DSML｜parameter>\n',
+    "deepseek_v4_1_xml": '<｜DSML｜ parameter name="city" string="true">Rome</｜DSML｜ parameter>\n',
+    "kimi_k3_xml": '<|open|>argument key="city" type="string"<|sep|>Rome<|close|>argument<|sep|>',
+}
+"""The arguments `{"city": "Rome"}` in each style but JSON."""
+ROME_WITHOUT_GRAMMAR = {
+    "functiongemma": "city:<escape>Rome<escape>}",
+    "gemma4": 'city:<|"|>Rome<|"|>}',
+    "k2_horizon": "<ifm|arg_key>city</ifm|arg_key><ifm|arg_value>Rome</ifm|arg_value>\n",
+    "minicpm5": '<param name="city">Rome</param>',
+    **dict.fromkeys(("muse", "muse_glimmer", "musespark1x"), '<atem:parameter name="city">Rome</atem:parameter>\n'),
+    "step3": '<steptml:parameter name="city">Rome</steptml:parameter>',
+}
+"""The same by name, in notations that no grammar is known for."""
 
 
-def test_many_formats_state_their_syntax() -> None:
-    assert {"hermes", "qwen3_coder", "llama3_json", "deepseek_v31", "openai", "glm45"} <= set(WITH_SYNTAX)
+def test_which_formats_cannot_begin_a_call() -> None:
+    names = {name for kind, name in declared() if kind == "tool"}
+    assert {name for name in names if named(name).opening is None} == WITHOUT_OPENING
+    assert {name for name in OPENINGS if named(name).grammar is None} == set(ROME_WITHOUT_GRAMMAR)
 
 
-@pytest.mark.parametrize("name", WITH_SYNTAX)
+def named(name: str, context: ParserContext = CONTEXT) -> Adjustment:
+    return adjust_request(parser_format("tool", name), context, NAMED)
+
+
+@pytest.mark.parametrize("name", OPENINGS)
 def test_the_opening_is_a_call_that_goes_on_with_arguments(name: str) -> None:
     form = parser_format("tool", name)
-    opening = adjust_request(form, CONTEXT, NAMED).opening
+    opening, grammar = named(name).opening, named(name).grammar
     assert opening is not None
     result = parse(form(CONTEXT), opening)
     assert [call.name for call in result.calls] == ["get_weather"]
     assert (result.content, result.reasoning) == ("", "")
-    if form.syntax.arguments == "json":
-        [call] = parse(form(CONTEXT), opening + '"city": "Rome"}').calls
-        assert json.loads(call.arguments) == {"city": "Rome"}
+    if grammar is None:
+        more = ROME_WITHOUT_GRAMMAR[name]
+    else:
+        [tag] = grammar.tags
+        assert opening == grammar.begin + tag.begin + ("{" if tag.arguments == "json" else "")
+        more = ('"city": "Rome"}' if tag.arguments == "json" else ROME[tag.arguments]) + tag.end + grammar.end
+    result = parse(form(CONTEXT), opening + more)
+    [call] = result.calls
+    assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Rome"})
+    assert result.content == ""
 
 
-@pytest.mark.parametrize("name", WITH_SYNTAX)
+@pytest.mark.parametrize("name", [name for name in OPENINGS if name not in ROME_WITHOUT_GRAMMAR])
 def test_what_the_grammar_allows_is_read_as_calls(name: str) -> None:
     form = parser_format("tool", name)
     grammar = adjust_request(form, CONTEXT, ToolChoice("required")).grammar
     assert grammar is not None
     assert grammar.required
     assert [tag.name for tag in grammar.tags] == ["get_weather", "name"]
-    if form.syntax.arguments != "json":
+    if grammar.tags[0].arguments != "json":
         return
     bodies = ('{"city": "Rome"}', "{}")
     written = [tag.begin + body + tag.end for tag, body in zip(grammar.tags, bodies, strict=True)]
-    text = grammar.begin + grammar.separator.join(written) + grammar.end
+    expected = [("get_weather", {"city": "Rome"}), ("name", {})]
+    count = 2 if grammar.parallel else 1
+    text = grammar.begin + grammar.separator.join(written[:count]) + grammar.end
     assert text.startswith(grammar.trigger)
     result = parse(form(CONTEXT), text)
-    assert [(call.name, json.loads(call.arguments)) for call in result.calls] == [
-        ("get_weather", {"city": "Rome"}),
-        ("name", {}),
-    ]
+    assert [(call.name, json.loads(call.arguments)) for call in result.calls] == expected[:count]
     assert result.content == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "opening"),
+    [
+        ("kimi_k2", "", "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|"),
+        ("kimi_k2", "<|tool_call_begin|>a<|tool_call_begin|>b", "<|tool_call_begin|>functions.get_weather:2<|"),
+        ("kimi_k3", "<|open|>response<|sep|>", "<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool="),
+        ("kimi_k3", "<|close|>think<|sep|>", "<|open|>response<|sep|><|close|>response<|sep|><|open|>tools"),
+        ("inkling", "<|message_model|>", "get_weather<|content_invoke_tool_json|>"),
+        ("inkling", "", "<|message_model|>get_weather<|content_invoke_tool_json|>"),
+    ],
+)
+def test_the_opening_goes_on_where_the_prompt_ends(name: str, prompt: str, opening: str) -> None:
+    context = ParserContext(tools=TOOLS, prompt=prompt)
+    found = named(name, context).opening
+    assert found is not None
+    assert opening in found
+    assert found.startswith(opening) or prompt.startswith("<|tool_call_begin|>")
+    assert [call.name for call in parse(parser_format("tool", name)(context), found).calls] == ["get_weather"]
+
+
+@pytest.mark.parametrize("name", ["hy_v3", "hy_v4"])
+def test_tags_with_a_suffix_have_no_known_grammar(name: str) -> None:
+    context = ParserContext(tools=TOOLS, vocabulary=GoldenVocabulary(["<tool_calls:opensource>"]))
+    assert named(name).grammar is not None
+    assert named(name, context).grammar is None
+    opening = named(name, context).opening
+    assert opening is not None
+    assert opening.startswith("<tool_calls:opensource>")
+    assert [call.name for call in parse(parser_format("tool", name)(context), opening).calls] == ["get_weather"]
 
 
 def test_structural_tag_of_separate_calls() -> None:

@@ -106,7 +106,7 @@ def test_asynchronous_outputs_are_snapshots(checkpoint: Path, monkeypatch: pytes
             reasoning_parser="qwen3",
         )
         async with engine:
-            engine.model.engine._executable.script = scripted.says(ANSWER).executable.script
+            engine.model.engine.executable.script = scripted.says(ANSWER).executable.script
             stream = engine.chat(ASK, LONG, tools=[WEATHER, TIME])
             return [output.outputs[0] async for output in stream]
 

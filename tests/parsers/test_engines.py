@@ -17,9 +17,12 @@ from modelhost.api import PluginError, ReasoningParser, ToolParser
 from modelhost.api.parsing import (
     Block,
     Blocks,
+    ByRequest,
     Call,
     CallArguments,
+    CallSyntax,
     Content,
+    EitherCalls,
     HeaderCalls,
     JsonCalls,
     JsonScanner,
@@ -29,6 +32,10 @@ from modelhost.api.parsing import (
     ParserContext,
     PythonLiteral,
     ReasoningTags,
+    Tag,
+    TaggedCalls,
+    ToolChoice,
+    adjust_request,
     collect,
     complete_json,
     output_parser,
@@ -37,8 +44,9 @@ from modelhost.api.parsing import (
     required_calls,
     typed_value,
 )
-from modelhost.testing.parser import Sample, check_parser
+from modelhost.testing.parser import Sample, check_parser, check_result, check_splits
 
+WEATHER = {"type": "function", "function": {"name": "get_weather"}}
 HERMES = JsonCalls(open=("<tool_call>",), close=("</tool_call>",))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -182,6 +190,89 @@ def test_blocks() -> None:
     said = parse(form(ParserContext(prompt="<say>")), "Hi")
     assert said == Parsed("", "Hi", ())
     check_parser(form, [Sample(text.replace("<note>no</note>", ""))])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "result"),
+    [
+        ("", "<h>name<call>x</call>a", Parsed("", "<call>xa", ())),
+        ("<h>", "name<call>x", Parsed("", "<call>x", ())),
+        ("", "<h>kept<text>a", Parsed("", "kepta", ())),
+        ("", "<h>kept", Parsed("", "kept", ())),
+        ("", "a<h>b<h>c<call>d", Parsed("", "ab<call>d", ())),
+    ],
+)
+def test_headers_of_blocks(prompt: str, text: str, result: Parsed) -> None:
+    blocks = (
+        Block(open=("<text>",)),
+        Block(open=("<call>",), close=("</call>",), holds="marked content", drops_header=True),
+    )
+    form = Blocks(blocks=blocks, header="<h>")
+    sample = Sample(text, ParserContext(prompt=prompt), parsed=result)
+    check_result(form, sample)
+    check_splits(form, sample)
+
+
+EITHER = EitherCalls(
+    marker=("[c]",),
+    begins={"{": JsonCalls(open=("[c]",), close=("[/c]",))},
+    otherwise=HeaderCalls(call=("[c]",), arguments=("=",), end=("[/c]",), syntax=CallSyntax("[c]NAME=ARGUMENTS[/c]")),
+)
+
+
+@pytest.mark.parametrize("call", ['f={"a": 1}', '{"name": "f", "arguments": {"a": 1}}'])
+def test_what_follows_the_marker_says_which_notation_calls_are_in(call: str) -> None:
+    text = f"Hi [c] {call}[/c] [c]{call}[/c]"
+    check_parser(EITHER, [Sample(text, parsed=Parsed("", "Hi ", (Call("f", '{"a": 1}'),) * 2)), Sample("Hi [c")])
+    adjustment = adjust_request(EITHER, ParserContext(tools=[WEATHER]), ToolChoice("required"))
+    assert adjustment.opening == "[c]get_weather={"
+
+
+def test_a_format_may_depend_on_the_request() -> None:
+    def choose(context: ParserContext) -> JsonCalls:
+        tag = context.template_options["tag"]
+        return JsonCalls(open=(tag,), syntax=CallSyntax(f'{tag}{{"name": "NAME", "arguments": ARGUMENTS}}'))
+
+    form = ByRequest(choose)
+    context = ParserContext(tools=[WEATHER], template_options={"tag": "<t>"})
+    opening = adjust_request(form, context, ToolChoice("required")).opening
+    assert opening == '<t>{"name": "get_weather", "arguments": {'
+    assert parse(form(context), opening + "}}").calls == (Call("get_weather", "{}"),)
+
+
+@pytest.mark.parametrize(
+    ("schema", "stated", "value", "sent"),
+    [
+        (None, "integer", "5", 5),
+        (None, "any", "5", "5"),
+        (None, None, "5", "5"),
+        ({"type": "string"}, "integer", "5", "5"),
+        ({"type": ["string", "integer"]}, "string", "5", "5"),
+        ({"type": ["string", "integer"]}, "integer", "5", 5),
+    ],
+)
+def test_a_stated_type_decides_where_the_schema_does_not(
+    schema: Any, stated: str | None, value: str, sent: Any
+) -> None:
+    form = TaggedCalls(
+        call=Tag("<f "),
+        call_end=("</f>",),
+        parameter=Tag("<p ", header=r"(?P<name>\w+)(?: (?P<type>\w+))?"),
+        parameter_end=("</p>",),
+    )
+    properties = {} if schema is None else {"a": schema}
+    tools = [{"name": "g", "parameters": {"properties": properties}}]
+    tag = f"<p a {stated}>" if stated else "<p a>"
+    [call] = parse(form(ParserContext(tools=tools)), f"<f g>{tag}{value}</p></f>").calls
+    assert json.loads(call.arguments) == {"a": sent}
+
+
+@pytest.mark.parametrize("prompt", ["", "<r>x</r>"])
+def test_newlines_before_the_answer_are_left_out(prompt: str) -> None:
+    form = ReasoningTags(start=("<r>",), end=("</r>",), strip_content="newlines")
+    text = ("" if prompt else "<r>x</r>") + "\n\n  a\n"
+    result = Parsed("" if prompt else "x", "  a\n", ())
+    check_parser(form, [Sample(text, ParserContext(prompt=prompt), parsed=result)])
 
 
 def test_header_calls_take_the_id_and_the_name() -> None:

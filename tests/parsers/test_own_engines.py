@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from golden_cases import parser_format
+from golden_cases import declared, parser_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -193,6 +193,13 @@ def test_step5() -> None:
     check_parser(parser_format("tool", "step5"), [Sample(text, CONTEXT)])
 
 
+def test_qwen3_json_is_another_name_of_hermes() -> None:
+    assert declared()["tool", "qwen3_json"].target == declared()["tool", "hermes"].target
+    call = Call("w", '{"path": "a"}')
+    text = '<tool_call>\n{"name": "w", "arguments": {"path": "a"}}\n</tool_call>'
+    assert result("tool", "qwen3_json", text) == Parsed("", "", (call,))
+
+
 @pytest.mark.parametrize(
     ("options", "text", "expected"),
     [
@@ -205,6 +212,41 @@ def test_step5() -> None:
 )
 def test_minicpmv(options: dict[str, Any], text: str, expected: Parsed) -> None:
     assert result("reasoning", "minicpmv", text, ParserContext(template_options=options)) == expected
+
+
+# Kimi K3
+
+
+def k3_element(name: str, attributes: str, text: str) -> str:
+    return f"<|open|>{name}{attributes}<|sep|>{text}<|close|>{name}<|sep|>"
+
+
+K3_ARGUMENT = k3_element("argument", ' type="string" key="path"', "a < b <|")
+K3_TAGS = k3_element("argument", ' key="tags" type="array"', "[1]")
+K3_CALL = k3_element("tools", "", k3_element("call", ' index="1" tool="w"', K3_ARGUMENT + K3_TAGS))
+K3_PARSED = Call("w", '{"path": "a < b <|", "tags": [1]}')
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "expected"),
+    [
+        ("", f"r<|close|>think<|sep|>{k3_element('response', '', 'a')}{K3_CALL}", Parsed("r", "a", (K3_PARSED,))),
+        ("<|open|>think<|sep|>", f"r{K3_CALL}", Parsed("r", "", (K3_PARSED,))),
+        ("<|open|>response<|sep|>", "a<|close|>response<|sep|><|close|>message<|sep|>", Parsed("", "a", ())),
+        ("<|close|>think<|sep|>", f"a{K3_CALL}b", Parsed("", "ab", (K3_PARSED,))),
+    ],
+)
+def test_kimi_k3(prompt: str, text: str, expected: Parsed) -> None:
+    context = ParserContext(tools=TOOLS, prompt=prompt)
+    ignored = (r"<\|open\|>tools.*?<\|close\|>tools<\|sep\|>",)
+    check_parser(parser_format("tool", "kimi_k3"), [Sample(text, context, ignored=ignored, parsed=expected)])
+
+
+def test_kimi_k3_names_are_unescaped() -> None:
+    argument = k3_element("argument", ' key="a &quot;b&quot; &amp;amp;" type="number"', "1")
+    text = k3_element("tools", "", k3_element("call", ' tool="w"', argument))
+    [call] = result("tool", "kimi_k3", text).calls
+    assert json.loads(call.arguments) == {'a "b" &amp;': 1}
 
 
 # How much work is done, and random output
@@ -220,13 +262,23 @@ def _long(name: str, length: int) -> str:
         "functiongemma": f"<start_function_call>call:w{{path:<escape>{path}<escape>,tags:<escape>{tags}<escape>}}",
         "minimax_m3": f'{MARK}<invoke name="w">{MARK}<path>{path}{MARK}</path>{MARK}<tags>{tags}{MARK}</tags>'
         f"{MARK}</invoke>",
+        "kimi_k3": k3_element(
+            "tools",
+            "",
+            k3_element(
+                "call",
+                ' tool="w"',
+                k3_element("argument", ' key="path" type="string"', path)
+                + k3_element("argument", ' key="tags" type="array"', str(tags)),
+            ),
+        ),
         "muse": f'to=w<|message|><atem:invoke name="w"><atem:parameter name="path">{path}</atem:parameter>'
         f'<atem:parameter name="tags">{tags}</atem:parameter></atem:invoke>',
     }[name]
 
 
 @pytest.mark.parametrize("size", [1, 4, 10**9])
-@pytest.mark.parametrize("name", ["gemma4", "functiongemma", "minimax_m3", "muse"])
+@pytest.mark.parametrize("name", ["gemma4", "functiongemma", "kimi_k3", "minimax_m3", "muse"])
 def test_each_character_is_looked_at_a_bounded_number_of_times(name: str, size: int) -> None:
     text = _long(name, 50_000)
     parser: Any = parser_format("tool", name)(CONTEXT)
@@ -267,19 +319,44 @@ FRAGMENTS = st.sampled_from(
         ),
         *("<|start|>", "assistant", " to=", "self", "user", "w", "<|message|>", "<|eom|>", "<|eot|>", "</atem:invoke>"),
         *("<atem:function_calls>", '<atem:invoke name="w">', '<atem:parameter name="path">', "</atem:parameter>"),
+        *("<|open|>", "<|close|>", "<|sep|>", 'call tool="w"', 'argument key="path" type="string"', "think", "tools"),
+        *(
+            "<ifm|tool_call>",
+            "<ifm|arg_key>",
+            "</ifm|arg_key>",
+            "<ifm|arg_value>",
+            "</ifm|arg_value>",
+            "</ifm|tool_call>",
+        ),
+        *("<dots_function_call>", "</dots_function_call>", '{"name": "w", "arguments": ', "<think>", "</think>", "{"),
     ]
 )
+RESPONSE_TEMPLATE = {
+    "start_anchor": "<|start|>",
+    "fields": {
+        "thinking": {"open": "<think>", "close": ["</think>", "</think>\n"]},
+        "tool_calls": {
+            "open_pattern": r"\s*<tool_call>",
+            "close": "</tool_call>",
+            "content": "json",
+            "transform": {"function": "{content}"},
+        },
+        "content": {"close_pattern": r"\s*(?=<\|eom)"},
+    },
+}
+TEMPLATE_CONTEXT = ParserContext(tools=TOOLS, response_template=RESPONSE_TEMPLATE)
+RANDOM = ("gemma4", "functiongemma", "minimax_m3", "muse", "kimi_k3", "k2_horizon", "dots", "hf")
 
 
-@pytest.mark.parametrize("name", ["gemma4", "functiongemma", "minimax_m3", "muse"])
+@pytest.mark.parametrize("name", RANDOM)
 @settings(max_examples=150, deadline=None)
 @given(fragments=st.lists(FRAGMENTS | st.text(max_size=4), max_size=30))
 def test_random_output(name: str, fragments: list[str]) -> None:
     text = "".join(fragments)
     form = parser_format("tool", name)
-    whole = parse(form(CONTEXT), text)
+    whole = parse(form(TEMPLATE_CONTEXT), text)
     for pieces in (list(text), fragments):
-        parser = form(CONTEXT)
+        parser = form(TEMPLATE_CONTEXT)
         assert collect([*(event for piece in pieces for event in parser.feed(piece)), *parser.finish()]) == whole
 
 

@@ -31,5 +31,5 @@ def test_every_engine_in_the_table_exists() -> None:
 
     table = TEXT.partition("|---|---|\n")[2].partition("\n\n")[0]
     engines = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
-    assert len(engines) == 7
+    assert len(engines) == 8
     assert all(hasattr(parsing, name) for name in engines)

@@ -37,7 +37,8 @@ class Adjustment:
     Attributes:
         keep_special_tokens: the text must be decoded with special tokens. The record's field of that name says the
             same for all requests.
-        grammar: what generation is to be held to; None where nothing is forced, or the format states no syntax.
+        grammar: what generation is to be held to; None where nothing is forced, or the format states no syntax or
+            one whose arguments have no grammar.
         opening: text that begins a forced call, when there is one tool to call: a model that is made to begin with it
             has called that tool, without a grammar engine.
         new_call_id: makes the id of a call from its index where the model wrote none; ``call_`` and 24 hexadecimal
@@ -92,3 +93,22 @@ class Adjusted:
 
     def adjust_request(self, context: ParserContext, choice: ToolChoice) -> Adjustment:
         return self.hook(context, choice)
+
+
+@dataclass(frozen=True)
+class ByRequest:
+    """A format that depends on the request: `my_format = ByRequest(choose)`.
+
+    Attributes:
+        choose: gives the format for a request.
+        handles_reasoning: the formats find reasoning as well as calls.
+    """
+
+    choose: Callable[[ParserContext], ParserFactory]
+    handles_reasoning: bool = False
+
+    def __call__(self, context: ParserContext) -> Parser:
+        return self.choose(context)(context)
+
+    def adjust_request(self, context: ParserContext, choice: ToolChoice) -> Adjustment:
+        return adjust_request(self.choose(context), context, choice)

@@ -9,7 +9,16 @@ from typing import Any, Literal
 _NAME, _ARGUMENTS = "NAME", "ARGUMENTS"
 _ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
-ArgumentStyle = Literal["json", "qwen_xml", "glm_xml", "minimax_xml", "deepseek_xml"]
+ArgumentStyle = Literal[
+    "json",
+    "qwen_xml",
+    "glm_xml",
+    "minimax_xml",
+    "minimax_m3_xml",
+    "deepseek_xml",
+    "deepseek_v4_1_xml",
+    "kimi_k3_xml",
+]
 """How arguments are written; the values of ``style`` in XGrammar's format ``json_schema``."""
 
 
@@ -81,22 +90,28 @@ class CallSyntax:
     Attributes:
         call: its text with NAME and ARGUMENTS in their places, such as ``<call>{"name": "NAME", "args": ARGUMENTS}``.
         begin, separator, end: text around and between the calls of one block.
-        arguments: how the arguments are written.
+        arguments: how the arguments are written; None: in a notation that no grammar is known for, so that a call can
+            be begun and not be held to a schema.
+        single: the text of one call does not make several by being repeated, as where each states its number.
     """
 
     call: str
     begin: str = ""
     separator: str = ""
     end: str = ""
-    arguments: ArgumentStyle = "json"
+    arguments: ArgumentStyle | None = "json"
+    single: bool = False
 
-    def grammar(self, tools: Sequence[Mapping[str, Any]], *, required: bool, parallel: bool) -> CallGrammar:
-        """The grammar of calls of ``tools``, in OpenAI form."""
+    def grammar(self, tools: Sequence[Mapping[str, Any]], *, required: bool, parallel: bool) -> CallGrammar | None:
+        """The grammar of calls of ``tools``, in OpenAI form; None where the arguments have none."""
+        style = self.arguments
+        if style is None:
+            return None
         return CallGrammar(
-            tags=tuple(self._tag(tool["function"]) for tool in tools),
+            tags=tuple(self._tag(tool["function"], style) for tool in tools),
             trigger=self.begin or self.call.partition(_NAME)[0],
             required=required,
-            parallel=parallel,
+            parallel=parallel and not self.single,
             begin=self.begin,
             separator=self.separator,
             end=self.end,
@@ -107,11 +122,11 @@ class CallSyntax:
         before = self.begin + self.call.partition(_ARGUMENTS)[0].replace(_NAME, name)
         return before + "{" if self.arguments == "json" else before
 
-    def _tag(self, function: Mapping[str, Any]) -> CallTag:
+    def _tag(self, function: Mapping[str, Any], style: ArgumentStyle) -> CallTag:
         before, _, after = self.call.partition(_ARGUMENTS)
         name = function["name"]
         schema = function.get("parameters") or _ANY_OBJECT
-        return CallTag(name, before.replace(_NAME, name), schema, after, self.arguments)
+        return CallTag(name, before.replace(_NAME, name), schema, after, style)
 
 
 def _tag(begin: str, content: Mapping[str, Any], end: str) -> dict[str, Any]:

@@ -54,6 +54,32 @@ class HideReasoning:
         return [event for event in self._parser.finish() if not isinstance(event, Reasoning)]
 
 
+class AnswerFromReasoning:
+    """Repeats the reasoning that a parser finds as the answer when the output ends without one."""
+
+    def __init__(self, parser: Parser) -> None:
+        self._parser = parser
+        self._reasoning: list[str] = []
+        self._answered = False
+
+    def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[Event]:
+        return self._seen(self._parser.feed(text, token_ids))
+
+    def finish(self) -> list[Event]:
+        events = self._seen(self._parser.finish())
+        if not self._answered and self._reasoning:
+            events.append(Content("".join(self._reasoning)))
+        return events
+
+    def _seen(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            if isinstance(event, Reasoning):
+                self._reasoning.append(event.text)
+            elif isinstance(event, Content):
+                self._answered = True
+        return events
+
+
 def output_parser(
     context: ParserContext,
     *,

@@ -27,12 +27,14 @@ class ParserContext:
         prompt: the prompt as text, or its end. It says whether reasoning began or ended there.
         template_options: what the chat template was given besides messages and tools, such as `enable_thinking`.
         vocabulary: the model's tokenizer.
+        response_template: what the checkpoint says about how its answers are read, as transformers describes it.
     """
 
     tools: Sequence[Mapping[str, Any]] = ()
     prompt: str = ""
     template_options: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None
+    response_template: Mapping[str, Any] | None = None
 
     def has_tool(self, name: str) -> bool:
         """Whether the request offers a tool of that name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from .events import CallArguments, CallEnd, CallStart, Content, Event, Reasoning, merge
 from .markers import Markers
@@ -39,7 +39,7 @@ class Engine:
         """Reports what is held when the output ends. The buffer is empty or holds what no state consumed."""
 
     def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[Event]:
-        self.buffer = self.buffer[self.at :] + text
+        self.buffer = text if self.at == len(self.buffer) else self.buffer[self.at :] + text
         self.at = 0
         self._run()
         return self._reported()
@@ -69,12 +69,16 @@ class Engine:
         return self.take(match.end()) if match else ""
 
     def _run(self) -> None:
-        self.examined += len(self.buffer)
-        while self.at < len(self.buffer) and self.state():
+        length = len(self.buffer)
+        self.examined += length
+        while self.at < length and self.state():
             pass
 
     def _reported(self) -> list[Event]:
-        events, self._events = self._events, []
+        events = self._events
+        if not events:
+            return []
+        self._events = []
         return merge(events) if len(events) > 1 else events
 
 
@@ -157,6 +161,23 @@ class ToolEngine(Engine):
         if self._leading or self.open_call is not None:
             self._space = []
 
+    def pass_on(self, events: Iterable[Event]) -> None:
+        """Reports what a parser within this one has found."""
+        for event in events:
+            match event:
+                case CallArguments() if event.index == self.open_call:
+                    self._events.append(event)
+                case CallArguments():
+                    self.arguments(event.text)
+                case CallStart():
+                    self.begin_call(event.name, event.id)
+                case CallEnd():
+                    self.end_call()
+                case Content():
+                    self.content(event.text)
+                case Reasoning():
+                    self._events.append(event)
+
     def finish(self) -> list[Event]:
         self.final = True
         self._run()
@@ -186,6 +207,7 @@ class MarkedText:
 
     def __init__(self, *texts: str) -> None:
         self.markers = Markers(texts)
+        self._find = self.markers.find
 
     def read(self, engine: Engine, *, in_markup: bool = False) -> tuple[str, str | None]:
         """Consumes `(text before, marker)`; the marker is None when none is complete yet.
@@ -193,10 +215,10 @@ class MarkedText:
         Args:
             in_markup: where only a marker can be meant, an unfinished one at the end of the output is left out.
         """
-        end, marker = self.markers.find(engine.buffer, engine.at, engine.final and not in_markup)
-        text = engine.take(end)
-        if engine.final and marker is None:
-            engine.rest()
+        buffer, at = engine.buffer, engine.at
+        end, marker = self._find(buffer, at, engine.final and not in_markup)
         if marker is not None:
-            engine.at += len(marker)
-        return text, marker
+            engine.at = end + len(marker)
+        else:
+            engine.at = len(buffer) if engine.final else end
+        return buffer[at:end], marker

@@ -272,7 +272,7 @@ class JsonCallsParser(ToolEngine):
     def _streamed(self) -> bool:
         """In arguments that are passed on as they arrive."""
         if self._scanner.valid or not self._marked:
-            self.arguments(self._scan())
+            self.arguments(self.take(self._scanner.scan(self.buffer, self.at)))
         else:
             # No longer JSON: the end is the bracket that closes it or a marker, whichever is first.
             end, marker = self._ends.find(self.buffer, self.at, self.final)

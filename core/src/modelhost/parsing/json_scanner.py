@@ -39,6 +39,9 @@ class JsonScanner:
         first mistake (the character is not consumed; calling again goes on with `valid` False)."""
         end = len(text) if end is None else end
         at = start
+        if self._in_string and not self._escape:
+            match = _CHARACTERS.match(text, at, end)
+            at = match.end() if match else at
         while at < end and not self.done:
             was_valid = self.valid
             if self._in_string:

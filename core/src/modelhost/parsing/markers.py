@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 
 
 class Markers:
     """A set of texts to look for. Where several begin at one place the longest wins."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        ordered = sorted({text for text in texts if text}, key=len, reverse=True)
-        self.texts = tuple(ordered)
-        self._pattern = re.compile("|".join(map(re.escape, ordered)) or r"(?!)")
-        first = "".join(sorted({text[0] for text in ordered}))
-        self._first = re.compile(f"[{re.escape(first)}]" if first else r"(?!)")
-        self._beginnings = frozenset(text[:length] for text in ordered for length in range(1, len(text)))
-        self._longest = max(map(len, ordered), default=0)
-        # One marker may begin or lie within another: then a match is certain only when no longer one can still form.
-        self._may_grow = any(a != b and a in b for a in ordered for b in ordered)
+        compiled = _compiled(frozenset(texts))
+        self.texts = compiled.texts
+        self._pattern = compiled.pattern
+        self._first = compiled.first
+        self._beginnings = compiled.beginnings
+        self._longest = max(map(len, self.texts), default=0)
+        self._may_grow = compiled.may_grow
 
     def find(self, text: str, start: int, final: bool) -> tuple[int, str | None]:
         """The first marker at or after `start`.
@@ -34,7 +34,7 @@ class Markers:
             return len(text), None
         match = self._pattern.search(text, first.start())
         if match is None:
-            return (len(text) if final else self._unfinished(text, start)), None
+            return (len(text) if final else self._unfinished(text, first.start())), None
         if self._may_grow and not final:
             unfinished = self._unfinished(text, start)
             if unfinished <= match.start():
@@ -51,7 +51,42 @@ class Markers:
 
     def _unfinished(self, text: str, start: int) -> int:
         """Where the longest end of `text` that begins a marker starts; the length of `text` if there is none."""
-        for match in self._first.finditer(text, max(start, len(text) - self._longest + 1)):
+        length = len(text)
+        if length - start < self._longest and text[start:] in self._beginnings:
+            return start
+        for match in self._first.finditer(text, max(start + 1, length - self._longest + 1)):
             if text[match.start() :] in self._beginnings:
                 return match.start()
-        return len(text)
+        return length
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """What is looked up in, the same for all parsers of a format.
+
+    Attributes:
+        texts: the longest first.
+        pattern: any of them.
+        first: the first character of any.
+        beginnings: their beginnings, themselves left out.
+        may_grow: one begins or lies within another: a match is certain only when no longer one can still form.
+    """
+
+    texts: tuple[str, ...]
+    pattern: re.Pattern[str]
+    first: re.Pattern[str]
+    beginnings: frozenset[str]
+    may_grow: bool
+
+
+@lru_cache(maxsize=1024)
+def _compiled(texts: frozenset[str]) -> _Compiled:
+    ordered = sorted(sorted(texts - {""}), key=len, reverse=True)
+    first = "".join(sorted({text[0] for text in ordered}))
+    return _Compiled(
+        tuple(ordered),
+        re.compile("|".join(map(re.escape, ordered)) or r"(?!)"),
+        re.compile(f"[{re.escape(first)}]" if first else r"(?!)"),
+        frozenset(text[:length] for text in ordered for length in range(1, len(text))),
+        any(a != b and a in b for a in ordered for b in ordered),
+    )

@@ -19,6 +19,9 @@ _KEY = re.compile(r"[A-Za-z_]\w*")
 class PythonicCalls:
     """Format of calls in Python syntax with keyword arguments that are literals.
 
+    It states no syntax for a forced tool choice: `[NAME(` may be prose, so that a call begins with its first argument
+    only, and which one that is cannot be written for the model.
+
     Attributes:
         open: markers that begin a block of calls.
         close: markers that end a block; they may be missing in the output.

@@ -31,7 +31,8 @@ class ReasoningTags:
         around_answer: texts around the answer that are left out of it, such as `<answer>`.
         keep_start: the start marker is part of the reasoning.
         strip_reasoning: which white space at the end of the reasoning is left out: none, one newline, or all.
-        strip_reasoning_start, strip_content: the same at the start of the reasoning and of the answer after reasoning.
+        strip_reasoning_start, strip_content: the same at the start of the reasoning and of the answer after reasoning;
+            of the answer also all newlines.
     """
 
     start: tuple[str, ...]
@@ -44,7 +45,7 @@ class ReasoningTags:
     keep_start: bool = False
     strip_reasoning: Literal["nothing", "newline", "space"] = "nothing"
     strip_reasoning_start: Literal["nothing", "newline", "space"] = "nothing"
-    strip_content: Literal["nothing", "newline", "space"] = "nothing"
+    strip_content: Literal["nothing", "newline", "newlines", "space"] = "nothing"
 
     def __call__(self, context: ParserContext) -> ReasoningTagsParser:
         return ReasoningTagsParser(self, self._beginning(context))
@@ -81,6 +82,8 @@ class ReasoningTagsParser(ReasoningEngine):
         }[beginning]
         if beginning == "reasoning":
             self._cut = form.strip_reasoning_start
+        elif beginning == "answer":
+            self._cut = form.strip_content
 
     def _off(self) -> bool:
         self.content(self.rest())
@@ -132,7 +135,10 @@ class ReasoningTagsParser(ReasoningEngine):
     def _without_start(self, text: str) -> str:
         if not text or self._cut == "nothing":
             return text
-        kept = text.removeprefix("\n") if self._cut == "newline" else text.lstrip()
+        if self._cut == "newline":
+            kept = text.removeprefix("\n")
+        else:
+            kept = text.lstrip("\n" if self._cut == "newlines" else None)
         if kept or self._cut == "newline":
             self._cut = "nothing"
         return kept

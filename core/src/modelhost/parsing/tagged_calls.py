@@ -13,6 +13,7 @@ from .engine import MarkedText, ToolEngine
 from .typed_values import json_string, schema_types, to_json, typed_value
 
 _LONGEST_HEADER = 4096
+_JSON = {"type": ["object", "array", "null", "number", "boolean"]}
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Tag:
         end: texts that end it and belong to it.
         before: texts that end it and do not belong to it.
         header: regular expression of what stands in between, without white space at its ends: the group `name`; for a
-            parameter optionally the group `string`, which is `true` when the value is text and `false` when it is JSON.
+            parameter optionally one of two more. The group `string` says whether the value is text (`true`, `string`)
+            or JSON (anything else). The group `type` is a JSON type, which decides where the tool's schema allows
+            several or has no such parameter.
     """
 
     open: str
@@ -49,6 +52,7 @@ class TaggedCalls:
         trim: what is cut off both ends of a value: nothing, one newline, or all white space.
         known_tools_only: a call of a tool that the request does not offer is not a call.
         unwrap: names of a lone parameter that holds the arguments as one object, unless the schema has such a name.
+        entities: names are written with `&quot;` and `&amp;`.
         strip: see ToolEngine.
         syntax: a call as the models write it, for a forced tool choice.
     """
@@ -64,6 +68,7 @@ class TaggedCalls:
     trim: Literal["nothing", "newline", "space"] = "nothing"
     known_tools_only: bool = False
     unwrap: tuple[str, ...] = ()
+    entities: bool = False
     strip: bool = False
     syntax: CallSyntax | None = None
 
@@ -92,7 +97,8 @@ class TaggedCallsParser(ToolEngine):
         self._head: list[str] = []  # of that, the text after the fixed beginning of a tag
         self._head_length = 0
         self._parameter = ""
-        self._said: str | None = None
+        self._said: str | None = None  # whether the value of the parameter is text, as its tag says
+        self._schema: Any = None  # of the parameter
         self._tail = ""
         self._in_group = False
         self._properties: Mapping[str, Any] = {}
@@ -139,18 +145,22 @@ class TaggedCallsParser(ToolEngine):
         if header is None:
             return False
         match = self._call_header.fullmatch(header.strip()) if header else None
-        if match is None or (self._form.known_tools_only and not self._context.has_tool(match["name"].strip())):
+        name = self._name(match) if match else ""
+        if match is None or (self._form.known_tools_only and not self._context.has_tool(name)):
             self._release()
             self._in_group = False
             self.state = self.start
             return True
         self._forget()
-        name = match["name"].strip()
         self._properties = self._context.properties(name)
         self._begin_body()
         self.begin_call(name)
         self.state = self._in_body
         return True
+
+    def _name(self, match: re.Match[str]) -> str:
+        name = match["name"].strip()
+        return name.replace("&quot;", '"').replace("&amp;", "&") if self._form.entities else name
 
     def _header(self, ends: MarkedText, tag: Tag) -> str | None:
         """What stands in a tag: None while incomplete, empty when it is not such a tag."""
@@ -196,8 +206,10 @@ class TaggedCallsParser(ToolEngine):
             self._release()
             self.state = self._in_body
             return True
-        self._parameter = match["name"].strip()
-        self._said = match.groupdict().get("string")
+        self._parameter = self._name(match)
+        stated = match.groupdict()
+        self._said = stated.get("string")
+        self._schema = _decided(self._properties.get(self._parameter), stated.get("type"))
         self.state = self._before_value if self._form.value else self._at_value
         return True
 
@@ -238,8 +250,8 @@ class TaggedCallsParser(ToolEngine):
 
     def _is_text(self) -> bool:
         if self._said is not None:
-            return self._said == "true"
-        return schema_types(self._properties.get(self._parameter)) == {"string"}
+            return self._said in ("true", "string")
+        return schema_types(self._schema) == {"string"}
 
     def _key(self, name: str) -> None:
         if self._wrapped is not None:
@@ -291,9 +303,7 @@ class TaggedCallsParser(ToolEngine):
         return self._value_ends(marker)
 
     def _typed(self, text: str) -> Any:
-        if self._said == "false":
-            return typed_value(text, {"type": ["object", "array", "null", "number", "boolean"]})
-        return typed_value(text, self._properties.get(self._parameter))
+        return typed_value(text, self._schema if self._said is None else _JSON)
 
     def _value_ends(self, marker: str) -> bool:
         self._value = []
@@ -341,3 +351,14 @@ class TaggedCallsParser(ToolEngine):
             self._member(self._parameter, "".join(self._value))
         elif self._wrapped is not None:
             self._member(*self._wrapped)
+
+
+def _decided(schema: Any, stated: str | None) -> Any:
+    """The schema of a parameter whose tag states a type."""
+    if not stated or stated == "any":
+        return schema
+    only = {"type": stated}
+    if schema is None:
+        return only
+    types = schema_types(schema)
+    return only if len(types) > 1 and schema_types(only) <= types else schema

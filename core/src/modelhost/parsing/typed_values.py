@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,11 +20,12 @@ _ALIASES = {
     "text": "string",
 }
 _DEPTH = 16
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
 
 
 def json_string(text: str) -> str:
     """The inside of a JSON string that holds `text`. Pieces may be converted one by one."""
-    return text if text.isalnum() else json.dumps(text, ensure_ascii=False)[1:-1]
+    return json.dumps(text, ensure_ascii=False)[1:-1] if _ESCAPED.search(text) else text
 
 
 def to_json(value: Any) -> str:

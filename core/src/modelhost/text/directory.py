@@ -35,6 +35,7 @@ def load_directory(path: str | PathLike[str]) -> Tokenizer:
         eos_token_ids=_eos_token_ids(backend, named, folder),
         special_tokens=named,
         chat_templates=_chat_templates(config, folder),
+        response_template=_response_template(config, folder),
         clean_up_tokenization_spaces=clean_up,
     )
 
@@ -153,3 +154,13 @@ def _chat_templates(config: dict[str, Any], folder: Path) -> dict[str, str]:
     if single.exists():
         templates["default"] = single.read_text(encoding="utf-8")
     return templates
+
+
+def _response_template(config: dict[str, Any], folder: Path) -> dict[str, Any] | None:
+    template = config.get("response_template")
+    if template is not None and not isinstance(template, dict):
+        raise TokenizerError(
+            f"{folder / 'tokenizer_config.json'}, response_template: holds a {type(template).__name__} where an object "
+            "is expected."
+        )
+    return template

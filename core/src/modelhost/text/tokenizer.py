@@ -31,6 +31,7 @@ class Tokenizer:
         eos_token_ids: Sequence[int] = (),
         special_tokens: Mapping[str, str] | None = None,
         chat_templates: Mapping[str, str] | None = None,
+        response_template: Mapping[str, Any] | None = None,
         clean_up_tokenization_spaces: bool = False,
     ) -> None:
         """
@@ -41,6 +42,7 @@ class Tokenizer:
             eos_token_ids: the tokens that end generation, the tokenizer's own end token first.
             special_tokens: `bos_token`, `eos_token`, ... to text, as chat templates name them.
             chat_templates: Jinja source by name; the unnamed one is `default`.
+            response_template: how answers are read, as transformers describes it (docs/chat_response_parsing.md).
             clean_up_tokenization_spaces: remove spaces before punctuation in decoded text.
         """
         self.backend = backend
@@ -48,6 +50,7 @@ class Tokenizer:
         self.eos_token_ids = tuple(eos_token_ids)
         self.special_tokens = dict(special_tokens or {})
         self.chat_templates = dict(chat_templates or {})
+        self.response_template = response_template
         self.clean_up_tokenization_spaces = clean_up_tokenization_spaces
         self._silent_ids = frozenset(silent_ids)
         self._hidden_ids = self.special_ids | self._silent_ids

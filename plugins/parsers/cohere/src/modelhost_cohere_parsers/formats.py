@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from modelhost.api.parsing import Block, Blocks, Event, JsonCalls, ParserContext, PlainText, ReasoningTags
+from modelhost.api.parsing import Block, Blocks, CallSyntax, JsonCalls, ReasoningTags
 
 from .citations import Citations
 
@@ -25,31 +23,24 @@ _action = Block(
     open=(_ACTION,),
     holds=JsonCalls(array=True, bare="start", name=("tool_name",), arguments=("parameters",), id=("tool_call_id",)),
 )
-
-
-class UnreadAction(PlainText):
-    """Parser of an action when calls are not looked for: it is text."""
-
-    def __init__(self, context: ParserContext) -> None:
-        self._before = _ACTION
-
-    def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[Event]:
-        before, self._before = self._before, ""
-        return super().feed(before + text)
-
-    def finish(self) -> list[Event]:
-        return self.feed("")
-
+_SYNTAX = CallSyntax(
+    '{"tool_call_id": "0", "tool_name": "NAME", "parameters": ARGUMENTS}',
+    begin=f"{_ACTION}[\n    ",
+    end="\n]<|END_ACTION|>",
+    single=True,
+)
 
 _with_calls = (_thinking, Block(open=(*_ANSWER, "<|END_ACTION|>"), holds=Citations), _action)
-_without_calls = (_thinking, Block(open=_ANSWER, holds=Citations), Block(open=(_ACTION,), holds=UnreadAction))
+_without_calls = (_thinking, Block(open=_ANSWER, holds=Citations), Block(open=(_ACTION,), holds="marked content"))
 
-cohere_command3 = Blocks(blocks=_with_calls, begins=1)
+cohere_command3 = Blocks(blocks=_with_calls, begins=1, syntax=_SYNTAX)
 """Blocks of thinking, of text and of `[{"tool_call_id": ..., "tool_name": ..., "parameters": {...}}, ...]`"""
 
 cohere_command3_reasoning = Blocks(blocks=_without_calls, begins=1)
+"""The same blocks; calls are text"""
 
-cohere_command4 = Blocks(blocks=_with_calls, begins=0)
+cohere_command4 = Blocks(blocks=_with_calls, begins=0, syntax=_SYNTAX)
 """The same blocks; the output begins with thinking"""
 
 cohere_command4_reasoning = Blocks(blocks=_without_calls, begins=0)
+"""The same blocks; calls are text, and the output begins with thinking"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modelhost.api.parsing import CallSyntax, HeaderCalls, ReasoningTags, Tag, TaggedCalls
+from modelhost.api.parsing import ArgumentStyle, CallSyntax, HeaderCalls, ReasoningTags, Tag, TaggedCalls
 
 _SECTION = ("<｜tool▁calls▁begin｜>",)
 _SECTION_END = ("<｜tool▁calls▁end｜>",)
@@ -40,20 +40,21 @@ deepseek_v31 = HeaderCalls(
 """`<call begin>NAME<sep>{arguments}<call end>`"""
 
 
-def _dsml(wrapper: str) -> TaggedCalls:
+def _dsml(wrapper: str, style: ArgumentStyle = "deepseek_xml", space: str = "") -> TaggedCalls:
+    mark = f"｜DSML｜{space}"
     return TaggedCalls(
-        open=(f"<｜DSML｜{wrapper}>",),
-        close=(f"</｜DSML｜{wrapper}>",),
-        call=Tag("<｜DSML｜invoke name=", header=r'"(?P<name>[^"]+)"'),
-        call_end=("</｜DSML｜invoke>",),
-        parameter=Tag("<｜DSML｜parameter name=", header=r'"(?P<name>[^"]+)"(?:\s+string="(?P<string>true|false)")?'),
-        parameter_end=("</｜DSML｜parameter>",),
+        open=(f"<{mark}{wrapper}>",),
+        close=(f"</{mark}{wrapper}>",),
+        call=Tag(f"<{mark}invoke name=", header=r'"(?P<name>[^"]+)"'),
+        call_end=(f"</{mark}invoke>",),
+        parameter=Tag(f"<{mark}parameter name=", header=r'"(?P<name>[^"]+)"(?:\s+string="(?P<string>true|false)")?'),
+        parameter_end=(f"</{mark}parameter>",),
         unwrap=("arguments", "input"),
         syntax=CallSyntax(
-            '<｜DSML｜invoke name="NAME">\nARGUMENTS</｜DSML｜invoke>\n',
-            begin=f"<｜DSML｜{wrapper}>\n",
-            end=f"</｜DSML｜{wrapper}>",
-            arguments="deepseek_xml",
+            f'<{mark}invoke name="NAME">\nARGUMENTS</{mark}invoke>\n',
+            begin=f"<{mark}{wrapper}>\n",
+            end=f"</{mark}{wrapper}>",
+            arguments=style,
         ),
     )
 
@@ -63,6 +64,9 @@ deepseek_v32 = _dsml("function_calls")
 
 deepseek_v4 = _dsml("tool_calls")
 """As `deepseek_v32` with another tag around the calls"""
+
+deepseek_v41 = _dsml("calls", "deepseek_v4_1_xml", space=" ")
+"""As `deepseek_v32` with a space before the names of tags, in `<｜DSML｜ calls>`"""
 
 
 def thinking(options: Mapping[str, Any]) -> bool:
@@ -75,15 +79,20 @@ def thinking_with_effort(options: Mapping[str, Any]) -> bool | None:
     return True if thinking(options) and options.get("reasoning_effort") != "none" else None
 
 
+def thinking_unless_disabled(options: Mapping[str, Any]) -> bool | None:
+    """DeepSeek V4.1 begins with reasoning unless told not to, or to make no effort."""
+    return thinking_with_effort(options if "enable_thinking" in options else {"thinking": True, **options})
+
+
 _THINK: dict[str, Any] = {"start": ("<think>",), "end": ("</think>",)}
 
 deepseek_r1_reasoning = ReasoningTags(**_THINK)
 deepseek_v3_reasoning = ReasoningTags(**_THINK, switch=thinking)
+_DSML_THINK: dict[str, Any] = {**_THINK, "begins": "content", "drop_stray": True, "strip_reasoning": "space"}
+
 deepseek_v4_reasoning = ReasoningTags(
-    **_THINK,
-    begins="content",
-    also_ended_by=("<｜DSML｜tool_calls>",),
-    switch=thinking_with_effort,
-    drop_stray=True,
-    strip_reasoning="space",
+    **_DSML_THINK, also_ended_by=("<｜DSML｜tool_calls>",), switch=thinking_with_effort
+)
+deepseek_v41_reasoning = ReasoningTags(
+    **_DSML_THINK, also_ended_by=("<｜DSML｜ calls>",), switch=thinking_unless_disabled
 )

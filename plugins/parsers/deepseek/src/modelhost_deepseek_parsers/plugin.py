@@ -45,6 +45,14 @@ def modelhost_tool_parsers() -> Iterator[ToolParser]:
         keep_special_tokens=True,
         models="DeepSeek V4",
     )
+    yield ToolParser(
+        "deepseek_v41",
+        target=f"{_FORMATS}:deepseek_v41",
+        architectures=("DeepseekV41ForCausalLM",),
+        template=("｜DSML｜", "｜DSML｜ calls"),
+        keep_special_tokens=True,
+        models="DeepSeek V4.1",
+    )
 
 
 @hookimpl
@@ -72,4 +80,13 @@ def modelhost_reasoning_parsers() -> Iterator[ReasoningParser]:
         markers=("<think>", "</think>"),
         keep_special_tokens=True,
         models="DeepSeek V4",
+    )
+    yield ReasoningParser(
+        "deepseek_v41",
+        target=f"{_FORMATS}:deepseek_v41_reasoning",
+        architectures=("DeepseekV41ForCausalLM",),
+        template=("</think>", "｜DSML｜ calls"),
+        markers=("<think>", "</think>"),
+        keep_special_tokens=True,
+        models="DeepSeek V4.1",
     )

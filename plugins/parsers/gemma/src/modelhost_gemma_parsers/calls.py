@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelhost.api.parsing import (
+    CallSyntax,
     MarkedText,
     Markers,
     ParserContext,
@@ -40,6 +41,11 @@ class GemmaCalls:
     close: str
     quote: str
     json_without_schema: bool = False
+
+    @property
+    def syntax(self) -> CallSyntax:
+        """A call as the models write it; no grammar is known for its arguments."""
+        return CallSyntax(f"{self.open}call:NAME{{ARGUMENTS}}{self.close}", arguments=None)
 
     def __call__(self, context: ParserContext) -> GemmaCallsParser:
         return GemmaCallsParser(self, context)

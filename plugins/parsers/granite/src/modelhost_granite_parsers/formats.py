@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from modelhost.api.parsing import CallSyntax, JsonCalls, ReasoningTags
+from collections.abc import Mapping
+from typing import Any
+
+from modelhost.api.parsing import AnswerFromReasoning, CallSyntax, JsonCalls, Parser, ParserContext, ReasoningTags
 
 granite = JsonCalls(
     array=True,
@@ -30,3 +33,25 @@ granite_reasoning = ReasoningTags(
     end=("Here is my response:", "Here's my response:"),
     begins="content",
 )
+
+
+def thinking_disabled(options: Mapping[str, Any]) -> bool | None:
+    """The output begins with reasoning unless `enable_thinking` is false."""
+    return False if options.get("enable_thinking") is False else None
+
+
+_think = ReasoningTags(
+    start=("<think>",),
+    end=("</think>",),
+    also_ended_by=("<tool_call>",),
+    switch=thinking_disabled,
+    drop_stray=True,
+    strip_reasoning="space",
+    strip_content="newlines",
+)
+
+
+def granite_thinking(context: ParserContext) -> Parser:
+    """Reasoning in `<think>`; with the template option `force_nonempty_content` the answer if there is no other."""
+    parser = _think(context)
+    return AnswerFromReasoning(parser) if context.template_options.get("force_nonempty_content") else parser

@@ -48,3 +48,11 @@ def modelhost_reasoning_parsers() -> Iterator[ReasoningParser]:
         template=("Here is my thought process:", "Here is my response:"),
         models="Granite 3.2",
     )
+    yield ReasoningParser(
+        "granite_thinking_parser",
+        target=f"{_FORMATS}:granite_thinking",
+        architectures=("GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "GraniteSWAForCausalLM"),
+        template=("<think>", "</think>"),
+        keep_special_tokens=True,
+        models="Granite 4.2",
+    )

@@ -6,9 +6,26 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from modelhost.api.parsing import JsonCalls, Parser, ParserContext, ReasoningTags, Tag, TaggedCalls
+from modelhost.api.parsing import (
+    ByRequest,
+    CallSyntax,
+    JsonCalls,
+    Parser,
+    ParserContext,
+    ReasoningTags,
+    Switch,
+    Tag,
+    TaggedCalls,
+)
 
-hunyuan_a13b = JsonCalls(open=("<tool_calls>",), close=("</tool_calls>",), array=True)
+hunyuan_a13b = JsonCalls(
+    open=("<tool_calls>",),
+    close=("</tool_calls>",),
+    array=True,
+    syntax=CallSyntax(
+        '{"name": "NAME", "arguments": ARGUMENTS}', begin="<tool_calls>[", separator=", ", end="]</tool_calls>"
+    ),
+)
 """`<tool_calls>[{"name": ..., "arguments": {...}}, ...]</tool_calls>`"""
 
 _THINK_START = ("<think>\n", "<think>")
@@ -38,23 +55,41 @@ def _suffix(context: ParserContext) -> str:
     return next((suffix for suffix in ("", ":opensource", *prompted) if known(f"<tool_calls{suffix}>") is not None), "")
 
 
-def hy_v3(context: ParserContext) -> Parser:
-    """`<tool_calls><tool_call>NAME<tool_sep>`, `<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>` pairs, end tags."""
-    suffix = _suffix(context)
-    form = TaggedCalls(
-        open=(f"<tool_calls{suffix}>",),
-        close=(f"</tool_calls{suffix}>",),
-        call=Tag(
-            f"<tool_call{suffix}>",
-            end=(f"<tool_sep{suffix}>",),
-            before=(f"<arg_key{suffix}>", f"</tool_call{suffix}>"),
+def _tagged(suffix: str, *, name_end: str, between: str) -> TaggedCalls:
+    """Calls in tags whose names end with `suffix`; a grammar of their arguments is known for tags without one."""
+    call, key, value = f"tool_call{suffix}", f"arg_key{suffix}", f"arg_value{suffix}"
+    group = f"tool_calls{suffix}"
+    return TaggedCalls(
+        open=(f"<{group}>",),
+        close=(f"</{group}>",),
+        call=Tag(f"<{call}>", end=(name_end,), before=(f"<{key}>", f"</{call}>")),
+        call_end=(f"</{call}>",),
+        parameter=Tag(f"<{key}>", end=(f"</{key}>",)),
+        value=f"<{value}>",
+        parameter_end=(f"</{value}>",),
+        syntax=CallSyntax(
+            f"<{call}>NAME{name_end}{between}ARGUMENTS{between}</{call}>{between}",
+            begin=f"<{group}>{between}",
+            end=f"</{group}>",
+            arguments=None if suffix else "glm_xml",
         ),
-        call_end=(f"</tool_call{suffix}>",),
-        parameter=Tag(f"<arg_key{suffix}>", end=(f"</arg_key{suffix}>",)),
-        value=f"<arg_value{suffix}>",
-        parameter_end=(f"</arg_value{suffix}>",),
     )
-    return form(context)
+
+
+def _hy_v3(context: ParserContext) -> TaggedCalls:
+    suffix = _suffix(context)
+    return _tagged(suffix, name_end=f"<tool_sep{suffix}>", between="\n")
+
+
+def _hy_v4(context: ParserContext) -> TaggedCalls:
+    return _tagged(_suffix(context), name_end="\n", between="")
+
+
+hy_v3 = ByRequest(_hy_v3)
+"""`<tool_calls><tool_call>NAME<tool_sep>`, `<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>` pairs, end tags"""
+
+hy_v4 = ByRequest(_hy_v4)
+"""As `hy_v3` without `<tool_sep>`"""
 
 
 def reasoning_effort(options: Mapping[str, Any]) -> bool:
@@ -62,7 +97,21 @@ def reasoning_effort(options: Mapping[str, Any]) -> bool:
     return options.get("reasoning_effort") not in (None, "no_think")
 
 
-def hy_v3_reasoning(context: ParserContext) -> Parser:
-    """`<think>...</think>`"""
-    suffix = _suffix(context)
-    return ReasoningTags(start=(f"<think{suffix}>",), end=(f"</think{suffix}>",), switch=reasoning_effort)(context)
+def some_effort(options: Mapping[str, Any]) -> bool | None:
+    """Hunyuan 4 reasons unless its effort is `no_think`."""
+    return False if options.get("reasoning_effort") == "no_think" else None
+
+
+def _think(switch: Switch) -> ByRequest:
+    def choose(context: ParserContext) -> ReasoningTags:
+        suffix = _suffix(context)
+        return ReasoningTags(start=(f"<think{suffix}>",), end=(f"</think{suffix}>",), switch=switch)
+
+    return ByRequest(choose)
+
+
+hy_v3_reasoning = _think(reasoning_effort)
+"""`<think>...</think>`"""
+
+hy_v4_reasoning = _think(some_effort)
+"""`<think>...</think>`"""

@@ -29,6 +29,14 @@ def modelhost_tool_parsers() -> Iterator[ToolParser]:
         keep_special_tokens=True,
         models="Hunyuan 3",
     )
+    yield ToolParser(
+        "hy_v4",
+        target=f"{_FORMATS}:hy_v4",
+        architectures=("HYV4ForCausalLM",),
+        template=("<tool_calls", "<arg_key"),
+        keep_special_tokens=True,
+        models="Hunyuan 4",
+    )
 
 
 @hookimpl
@@ -47,4 +55,12 @@ def modelhost_reasoning_parsers() -> Iterator[ReasoningParser]:
         template=("<think", "reasoning_effort"),
         keep_special_tokens=True,
         models="Hunyuan 3",
+    )
+    yield ReasoningParser(
+        "hy_v4",
+        target=f"{_FORMATS}:hy_v4_reasoning",
+        architectures=("HYV4ForCausalLM",),
+        template=("<think", "no_think"),
+        keep_special_tokens=True,
+        models="Hunyuan 4",
     )

@@ -10,6 +10,7 @@ API = (1, 0)
 
 _FORMATS = "modelhost_kimi_parsers.formats"
 _ARCHITECTURES = ("DeepseekV3ForCausalLM", "KimiLinearForCausalLM", "KimiK25ForConditionalGeneration")
+_K3 = ("KimiK3ForConditionalGeneration",)
 
 
 @hookimpl
@@ -22,6 +23,14 @@ def modelhost_tool_parsers() -> Iterator[ToolParser]:
         keep_special_tokens=True,
         models="Kimi K2, K2.5, Kimi Linear",
     )
+    yield ToolParser(
+        "kimi_k3",
+        target=f"{_FORMATS}:kimi_k3",
+        architectures=_K3,
+        template=("<|open|>", "<|sep|>"),
+        keep_special_tokens=True,
+        models="Kimi K3",
+    )
 
 
 @hookimpl
@@ -33,4 +42,12 @@ def modelhost_reasoning_parsers() -> Iterator[ReasoningParser]:
         template=("<think>", "<|tool_calls_section_begin|>"),
         keep_special_tokens=True,
         models="Kimi K2 Thinking, K2.5",
+    )
+    yield ReasoningParser(
+        "kimi_k3",
+        target=f"{_FORMATS}:kimi_k3_reasoning",
+        architectures=_K3,
+        template=("<|open|>", "<|sep|>"),
+        keep_special_tokens=True,
+        models="Kimi K3",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modelhost.api.parsing import ReasoningTags, Tag, TaggedCalls
+from modelhost.api.parsing import CallSyntax, ReasoningTags, Tag, TaggedCalls
 
 minicpm5 = TaggedCalls(
     call=Tag("<function", header=r'\s*name="(?P<name>[^"]+)"'),
@@ -13,6 +13,7 @@ minicpm5 = TaggedCalls(
     parameter=Tag("<param", end=(">", "><![CDATA["), header=r'\s*name="(?P<name>[^"]+)"'),
     parameter_end=("</param>", "]]></param>"),
     known_tools_only=True,
+    syntax=CallSyntax('<function name="NAME">ARGUMENTS</function>', arguments=None),
 )
 """`<function name="NAME"><param name="KEY">VALUE</param></function>`; a value may be a CDATA section"""
 

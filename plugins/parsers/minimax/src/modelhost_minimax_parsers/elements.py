@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from modelhost.api.parsing import MarkedText, ParserContext, ToolEngine, json_string, schema_types, to_json, typed_value
+from modelhost.api.parsing import (
+    CallSyntax,
+    MarkedText,
+    ParserContext,
+    ToolEngine,
+    json_string,
+    schema_types,
+    to_json,
+    typed_value,
+)
 
 _INVOKE = re.compile(r"""<invoke\s+name=\s*["']?(?P<name>[^"'<>]+)["']?\s*>""")
 _OPENING = re.compile(r"<(?P<name>[^<>/][^<>]*)>")
@@ -30,6 +39,17 @@ class ElementCalls:
 
     marker: str
     group: str
+
+    @property
+    def syntax(self) -> CallSyntax:
+        """A call as the models write it."""
+        mark = self.marker
+        return CallSyntax(
+            f'{mark}<invoke name="NAME">ARGUMENTS{mark}</invoke>\n',
+            begin=f"{mark}<{self.group}>\n",
+            end=f"{mark}</{self.group}>",
+            arguments="minimax_m3_xml",
+        )
 
     def __call__(self, context: ParserContext) -> ElementCallsParser:
         return ElementCallsParser(self, context)

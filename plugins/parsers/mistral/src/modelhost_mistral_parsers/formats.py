@@ -7,14 +7,12 @@ import string
 from dataclasses import replace
 
 from modelhost.api.parsing import (
+    Adjusted,
     Adjustment,
     CallSyntax,
-    Engine,
-    Event,
+    EitherCalls,
     HeaderCalls,
     JsonCalls,
-    MarkedText,
-    Parser,
     ParserContext,
     ReasoningTags,
     ToolChoice,
@@ -39,54 +37,13 @@ def new_call_id(index: int) -> str:
     return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
 
 
-class MistralCalls(Engine):
-    """Parser of both formats: what follows the first marker says which one it is."""
+def _adjust(context: ParserContext, choice: ToolChoice) -> Adjustment:
+    """The vocabulary says which of the two the model writes."""
+    named = context.vocabulary is not None and context.vocabulary.token_id("[ARGS]") is not None
+    return replace(written_as(_NAMED if named else _ARRAY, context, choice), new_call_id=new_call_id)
 
-    @staticmethod
-    def adjust_request(context: ParserContext, choice: ToolChoice) -> Adjustment:
-        """The vocabulary says which format the model writes."""
-        named = context.vocabulary is not None and context.vocabulary.token_id("[ARGS]") is not None
-        return replace(written_as(_NAMED if named else _ARRAY, context, choice), new_call_id=new_call_id)
 
-    def __init__(self, context: ParserContext) -> None:
-        super().__init__()
-        self._named = named_calls(context)
-        self._array = array_calls(context)
-        self._chosen: Parser = self._named
-        self._marker = MarkedText(*_CALL)
-
-    def start(self) -> bool:
-        """Before the first marker, where the formats do not differ."""
-        text, marker = self._marker.read(self)
-        self._pass_to_both(text + (marker or ""))
-        if marker is None:
-            return False
-        self.state = self._choose
-        return True
-
-    def _choose(self) -> bool:
-        self._pass_to_both(self.skip_space())
-        if self.at == len(self.buffer):
-            return False
-        if self.buffer[self.at] == "[":
-            self._chosen = self._array
-        self.state = self._pass
-        return True
-
-    def _pass(self) -> bool:
-        self._report(self._chosen.feed(self.rest()))
-        return False
-
-    def _pass_to_both(self, text: str) -> None:
-        self._report(self._named.feed(text))
-        self._array.feed(text)
-
-    def _report(self, events: list[Event]) -> None:
-        for event in events:
-            self.report(event)
-
-    def close(self) -> None:
-        self._report(self._chosen.finish())
-
+mistral = Adjusted(EitherCalls(marker=_CALL, begins={"[": array_calls}, otherwise=named_calls), _adjust)
+"""`[TOOL_CALLS]NAME[ARGS]{arguments}` for each call, or `[TOOL_CALLS][{"name": ..., "arguments": {...}}, ...]`"""
 
 mistral_reasoning = ReasoningTags(start=("[THINK]",), end=("[/THINK]",), begins="content")

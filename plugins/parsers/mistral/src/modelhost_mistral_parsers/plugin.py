@@ -23,7 +23,7 @@ _ARCHITECTURES = (
 def modelhost_tool_parsers() -> Iterator[ToolParser]:
     yield ToolParser(
         "mistral",
-        target=f"{_FORMATS}:MistralCalls",
+        target=f"{_FORMATS}:mistral",
         architectures=_ARCHITECTURES,
         template=("[TOOL_CALLS]",),
         markers=("[TOOL_CALLS]",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelhost.api.parsing import Tag, TaggedCalls
+from modelhost.api.parsing import CallSyntax, Tag, TaggedCalls
 
 from .messages import AddressedMessages
 
@@ -15,7 +15,15 @@ _atem = TaggedCalls(
     parameter_end=("</atem:parameter>",),
 )
 
-muse = AddressedMessages(calls=_atem)
+muse = AddressedMessages(
+    calls=_atem,
+    syntax=CallSyntax(
+        ' to=NAME<|message|><atem:function_calls>\n<atem:invoke name="NAME">\nARGUMENTS</atem:invoke>\n'
+        "</atem:function_calls><|eot|>",
+        arguments=None,
+        single=True,
+    ),
+)
 """`<atem:invoke name="NAME"><atem:parameter name="KEY">VALUE</…></…>` in messages to tools; finds reasoning as well"""
 
 muse_reasoning = AddressedMessages(calls=None)

@@ -8,11 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modelhost.api.parsing import (
-    CallArguments,
-    CallEnd,
-    CallStart,
-    Content,
-    Event,
+    CallSyntax,
     MarkedText,
     Parser,
     ParserContext,
@@ -38,10 +34,12 @@ class AddressedMessages:
 
     Attributes:
         calls: format of the calls within messages to tools; without one these messages are content.
+        syntax: a message with a call as the models write it, for a forced tool choice.
     """
 
     calls: ParserFactory | None
     handles_reasoning: bool = True
+    syntax: CallSyntax | None = None
 
     def __call__(self, context: ParserContext) -> AddressedMessagesParser:
         return AddressedMessagesParser(self, context)
@@ -115,7 +113,7 @@ class AddressedMessagesParser(ToolEngine):
 
     def _end(self) -> None:
         if self._calls is not None:
-            self._pass(self._calls.finish())
+            self.pass_on(self._calls.finish())
             self._calls = None
 
     def _body(self) -> bool:
@@ -159,7 +157,7 @@ class AddressedMessagesParser(ToolEngine):
         if not text:
             return
         if self._calls is not None:
-            self._pass(self._calls.feed(text))
+            self.pass_on(self._calls.feed(text))
             return
         kind = "content" if self._kind == "tool" else self._kind
         self._seen.add(kind)
@@ -171,17 +169,8 @@ class AddressedMessagesParser(ToolEngine):
         else:
             self.content(text)
 
-    def _pass(self, events: Sequence[Event]) -> None:
-        for event in events:
-            match event:
-                case CallStart():
-                    self.begin_call(self._doubled.get(event.name, event.name), event.id)
-                case CallArguments():
-                    self.arguments(event.text)
-                case CallEnd():
-                    self.end_call()
-                case Content():
-                    self.content(event.text)
+    def begin_call(self, name: str, id: str | None = None) -> None:
+        super().begin_call(self._doubled.get(name, name), id)
 
     def close(self) -> None:
         if self.state == self.start:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modelhost.api.parsing import ReasoningTags, Tag, TaggedCalls
+from modelhost.api.parsing import CallSyntax, ReasoningTags, Tag, TaggedCalls
 
 poolside_v1 = TaggedCalls(
     call=Tag("<tool_call>", end=("\n",), before=("<arg_key>", "</tool_call>")),
@@ -13,6 +13,7 @@ poolside_v1 = TaggedCalls(
     parameter=Tag("<arg_key>", end=("</arg_key>",)),
     value="<arg_value>",
     parameter_end=("</arg_value>",),
+    syntax=CallSyntax("<tool_call>NAME\nARGUMENTS\n</tool_call>", arguments="glm_xml"),
 )
 """`<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>`, with newlines between or without"""
 

@@ -13,14 +13,15 @@ _FORMATS = "modelhost_qwen_parsers.formats"
 
 @hookimpl
 def modelhost_tool_parsers() -> Iterator[ToolParser]:
-    yield ToolParser(
-        "hermes",
-        target=f"{_FORMATS}:hermes",
-        architectures=("Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
-        template=("<tool_call>", "<args-json-object>"),
-        keep_special_tokens=True,
-        models="Hermes 2 Pro and 3, Qwen2.5, Qwen3, QwQ",
-    )
+    for name in ("hermes", "qwen3_json"):
+        yield ToolParser(
+            name,
+            target=f"{_FORMATS}:hermes",
+            architectures=("Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
+            template=("<tool_call>", "<args-json-object>"),
+            keep_special_tokens=True,
+            models="Hermes 2 Pro and 3, Qwen2.5, Qwen3, QwQ",
+        )
     for name in ("qwen3_coder", "qwen3_xml"):
         yield ToolParser(
             name,

@@ -17,6 +17,13 @@ step3 = TaggedCalls(
     parameter_end=("</steptml:parameter>", "</steptml:invoke>"),
     trim="space",
     strip=True,
+    syntax=CallSyntax(
+        '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="NAME">ARGUMENTS</steptml:invoke>'
+        "<｜tool_call_end｜>",
+        begin="<｜tool_calls_begin｜>",
+        end="<｜tool_calls_end｜>",
+        arguments=None,
+    ),
 )
 """`<call begin>function<sep><steptml:invoke name="NAME"><steptml:parameter name="KEY">VALUE</…></…><call end>`"""
 

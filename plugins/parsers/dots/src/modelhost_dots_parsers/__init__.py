@@ -1,0 +1,1 @@
+"""Parsers of the output of dots models for modelhost."""

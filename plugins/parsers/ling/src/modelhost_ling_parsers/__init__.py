@@ -1,0 +1,1 @@
+"""Parsers of the output of Ling models for modelhost."""

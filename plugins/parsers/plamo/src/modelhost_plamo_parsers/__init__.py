@@ -1,0 +1,1 @@
+"""Parsers of the output of PLaMo models for modelhost."""
