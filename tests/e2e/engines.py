@@ -27,6 +27,8 @@ def write_case(directory: Path, name: str) -> Path:
 def another_engine(llm: LLM, *, cache_tokens: int | None = None, **changes: Any) -> Engine:
     """An engine that runs the compiled model of ``llm`` with an empty cache and other settings.
 
+    Both engines keep their blocks in the same memory: once the new one has run, an older one must not run any more.
+
     Args:
         cache_tokens: tokens that every KV group holds; at most as many as the cache of ``llm``.
         changes: of the settings; those of the backend and of memory have no effect.
@@ -35,7 +37,7 @@ def another_engine(llm: LLM, *, cache_tokens: int | None = None, **changes: Any)
     config = EngineConfig(**(first.config.model_dump(exclude_unset=True) | changes))
     memory = model.prepared.memory
     if cache_tokens is not None:
-        blocks = {group: 1 + cache_tokens // memory.layout.block_size for group in memory.layout.blocks}
+        blocks = dict.fromkeys(memory.layout.blocks, 1 + cache_tokens // memory.layout.block_size)
         assert all(blocks[group] <= most for group, most in memory.layout.blocks.items())
         memory = replace(memory, layout=CacheLayout(memory.layout.block_size, blocks))
     return Engine(

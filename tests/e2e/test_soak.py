@@ -25,8 +25,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory and threads are read from /proc"),
 ]
-GROWTH = 4 << 20
-"""Bytes by which memory may grow after the warm-up."""
+SMOLLM2_GROWTH, FAMILY_GROWTH = 8 << 20, 2 << 20
+"""Bytes by which memory may grow after the warm-up. It grows when a step is larger than all before: by 197 KB for every
+row of SmolLM2's logits, and by next to nothing for the small models."""
 WORDS = (" the", "\n\n", "ing", " of", " and")
 NGRAM = {"method": "ngram", "num_speculative_tokens": 4}
 SMOLLM2 = {
@@ -50,7 +51,7 @@ FAMILIES = (
 )
 
 
-def soak(llm: LLM, users: Users, count: int, *, compared: int) -> Counter[str]:
+def soak(llm: LLM, users: Users, count: int, *, compared: int, most_growth: int) -> Counter[str]:
     """Serve ``count`` requests, a third of them to warm up, and check ``compared`` of them alone.
 
     Returns:
@@ -62,7 +63,7 @@ def soak(llm: LLM, users: Users, count: int, *, compared: int) -> Counter[str]:
     warm = resident_bytes()
     served += serve(engine, users, count - count // 3, seed=1)
     growth = resident_bytes() - warm
-    assert growth < GROWTH, f"memory grew by {growth:,} bytes"
+    assert growth < most_growth, f"memory grew by {growth:,} bytes"
     assert thread_count() == threads
     assert len(served) == count
     assert not engine.busy and not engine.scheduler.waiting and not engine.scheduler.running
@@ -112,7 +113,9 @@ def test_smollm2(name: str, checkpoint_file: Callable[[str], Path]) -> None:
     settings = SMOLLM2[name]
     llm = crowded(checkpoint_file("smollm2"), max_model_len=384, max_num_batched_tokens=256, **settings)
     users = Users(3, llm.model.engine.vocab_size, 384, words=WORDS)
-    check_facts(soak(llm, users, 150, compared=40), speculation="speculative_config" in settings)
+    check_facts(
+        soak(llm, users, 150, compared=40, most_growth=SMOLLM2_GROWTH), speculation="speculative_config" in settings
+    )
 
 
 @pytest.mark.parametrize("deterministic", [False, True], ids=["default", "deterministic"])
@@ -121,4 +124,4 @@ def test_families(name: str, deterministic: bool, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"deterministic": True, "speculative_config": NGRAM} if deterministic else {}
     llm = crowded(write_case(tmp_path, name), max_model_len=96, block_size=4, max_num_batched_tokens=64, **settings)
     users = Users(4, llm.model.engine.vocab_size, 96)
-    check_facts(soak(llm, users, 200, compared=60), speculation=deterministic)
+    check_facts(soak(llm, users, 200, compared=60, most_growth=FAMILY_GROWTH), speculation=deterministic)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,9 @@ class _Prompt:
 class Engine:
     """Runs requests on a compiled model. Not thread-safe: one thread calls it.
 
+    An exception that leaves :meth:`step`, a KeyboardInterrupt among them, ends all requests as ``"abort"`` and forgets
+    the cached blocks. The engine can be used again.
+
     Args:
         executable: the compiled model.
         memory: the plan that it was compiled by.
@@ -77,11 +81,24 @@ class Engine:
         self.executable: Executable = executable
         self._eos_token_ids = tuple(eos_token_ids)
         self._sampler = Sampler(config.seed, tokenizer)
+        self._memory = memory
+        self._length_dependent = length_dependent
+        self._changing = False
+        self._speculation = Speculation(
+            speculator, config.num_speculative_tokens, vocab_size=vocab_size, max_model_len=memory.max_model_len
+        )
+        self._prompts: dict[str, _Prompt] = {}
+        self._answers: dict[Request, tuple[str, Answer]] = {}
+        self._start_empty()
+
+    def _start_empty(self) -> None:
+        """A cache without blocks in use, and nothing to do."""
+        config = self.config
         self._cache = KVCacheManager(
-            memory.groups,
-            memory.layout,
+            self._memory.groups,
+            self._memory.layout,
             prefix_caching=config.enable_prefix_caching,
-            length_dependent=length_dependent,
+            length_dependent=self._length_dependent,
         )
         self._scheduler = Scheduler(
             self._cache,
@@ -89,11 +106,25 @@ class Engine:
             max_num_batched_tokens=config.max_num_batched_tokens,
             by_priority=config.scheduling_policy == "priority",
         )
-        self._speculation = Speculation(
-            speculator, config.num_speculative_tokens, vocab_size=vocab_size, max_model_len=memory.max_model_len
-        )
-        self._prompts: dict[str, _Prompt] = {}
-        self._answers: dict[Request, tuple[str, Answer]] = {}
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """What an exception leaves half changed is thrown away before the next change."""
+        if self._changing:
+            self._give_up()
+        self._changing = True
+        yield
+        self._changing = False
+
+    def _give_up(self) -> None:
+        """End all requests and start empty. It can be interrupted and called again."""
+        for prompt in self._prompts.values():
+            for answer in prompt.answers:
+                answer.output.finish_reason = answer.output.finish_reason or "abort"
+                self._speculation.finish(answer.request)
+        self._start_empty()
+        self._answers.clear()
+        self._prompts.clear()
 
     @property
     def busy(self) -> bool:
@@ -138,10 +169,11 @@ class Engine:
         output = RequestOutput(request_id, prompt, tokens, [answer.output for answer in answers])
         if params.prompt_logprobs is not None:
             output.prompt_logprobs = [None]
-        self._prompts[request_id] = _Prompt(output, answers)
-        for answer in answers:
-            self._answers[answer.request] = (request_id, answer)
-            self._scheduler.add(answer.request)
+        with self._change():
+            self._prompts[request_id] = _Prompt(output, answers)
+            for answer in answers:
+                self._answers[answer.request] = (request_id, answer)
+                self._scheduler.add(answer.request)
 
     def abort(self, request_id: str) -> RequestOutput | None:
         """Stop a request and free its memory.
@@ -149,15 +181,16 @@ class Engine:
         Returns:
             its last output, or ``None`` when there is no such request.
         """
-        prompt = self._prompts.get(request_id)
-        if prompt is None:
-            return None
-        for answer in prompt.answers:
-            answer.output.begin_step()
-            if not answer.output.finished:
-                answer.finish("abort")
-                self._retire(answer)
-        return self._prompts.pop(request_id).output
+        with self._change():
+            prompt = self._prompts.get(request_id)
+            if prompt is None:
+                return None
+            for answer in prompt.answers:
+                answer.output.begin_step()
+                if not answer.output.finished:
+                    answer.finish("abort")
+                    self._retire(answer)
+            return self._prompts.pop(request_id).output
 
     def step(self) -> list[RequestOutput]:
         """Run one step.
@@ -165,6 +198,10 @@ class Engine:
         Returns:
             the requests that got a token, with all they have so far.
         """
+        with self._change():
+            return self._step()
+
+    def _step(self) -> list[RequestOutput]:
         self._speculation.propose(self._scheduler.running)
         chunks = self._scheduler.schedule()
         if not chunks:

@@ -171,7 +171,7 @@ class LLM:
                     request_id, prompt.token_ids, request.params, prompt=prompt.text, readers=request.readers
                 )
                 ids.append(request_id)
-        except RequestError:
+        except BaseException:
             for request_id in ids:
                 self.model.engine.abort(request_id)
             raise

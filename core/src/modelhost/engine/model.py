@@ -11,7 +11,7 @@ from modelhost.api import ReasoningParser, RequestError, TokenizerError, ToolPar
 from modelhost.hub import resolve
 from modelhost.loading import ModelSource, PreparedModel, create_speculator, open_model, prepare_model
 from modelhost.plugins import ModelTraits, ParserSelection, Registry, boot, select_parser
-from modelhost.text.chat_template import choose_template
+from modelhost.text.template_choice import choose_template
 from modelhost.text.tokenizer import Tokenizer
 from modelhost.weights.checkpoint import Checkpoint
 

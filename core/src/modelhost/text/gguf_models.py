@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -121,12 +121,12 @@ _BUILDERS: dict[str, Callable[[GGUFVocabulary], Tokenizer]] = {
 }
 
 
-def _bpe(vocabulary: GGUFVocabulary, merges: Sequence[tuple[str, str]], **options: Any) -> models.BPE:
+def _bpe(vocabulary: GGUFVocabulary, merges: list[tuple[str, str]], **options: Any) -> models.BPE:
     ids = dict(zip(vocabulary.tokens, range(len(vocabulary.tokens)), strict=True))
     if options.get("byte_fallback") and "unknown" in vocabulary.ids:
         options |= {"unk_token": vocabulary.tokens[vocabulary.ids["unknown"]], "fuse_unk": True}
     try:
-        return models.BPE(vocab=ids, merges=list(merges), **options)
+        return models.BPE(vocab=ids, merges=merges, **options)
     except Exception as error:
         raise TokenizerError(f"GGUF field 'tokenizer.ggml.merges' does not fit the vocabulary: {error}.") from error
 
@@ -134,12 +134,11 @@ def _bpe(vocabulary: GGUFVocabulary, merges: Sequence[tuple[str, str]], **option
 def _stored_merges(vocabulary: GGUFVocabulary) -> list[tuple[str, str]]:
     if vocabulary.merges is None:
         raise TokenizerError("GGUF field 'tokenizer.ggml.merges' is missing; a byte-level BPE vocabulary needs it.")
-    pairs = []
-    for rank, merge in enumerate(vocabulary.merges):
-        cut = merge.find(" ", 1)
-        if cut < 0:
-            raise TokenizerError(f"GGUF field 'tokenizer.ggml.merges', entry {rank}: {merge!r} is not a pair.")
-        pairs.append((merge[:cut], merge[cut + 1 :]))
+    merges = vocabulary.merges
+    pairs = [(merge[:cut], merge[cut + 1 :]) for merge in merges if (cut := merge.find(" ", 1)) > 0]
+    if len(pairs) < len(merges):
+        rank = next(rank for rank, merge in enumerate(merges) if merge.find(" ", 1) < 0)
+        raise TokenizerError(f"GGUF field 'tokenizer.ggml.merges', entry {rank}: {merges[rank]!r} is not a pair.")
     return pairs
 
 

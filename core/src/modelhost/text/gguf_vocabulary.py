@@ -8,12 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from modelhost.api import TokenizerError, UnsupportedError
 
 from .end_of_generation import end_of_generation_ids
 from .pre_tokenizers import PreTokenizer, pre_tokenizer_for
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class TokenType(IntEnum):
@@ -80,8 +86,12 @@ class GGUFVocabulary:
 
     def with_type(self, *types: TokenType) -> list[int]:
         """The ids whose token type is one of `types`, ascending."""
-        wanted = {kind.value for kind in types}
-        return [index for index, kind in enumerate(self.types) if kind in wanted]
+        ids: list[int] = np.flatnonzero(np.isin(self._types, [kind.value for kind in types])).tolist()
+        return ids
+
+    @cached_property
+    def _types(self) -> npt.NDArray[np.int64]:
+        return np.array(self.types, np.int64)
 
     @property
     def special_tokens(self) -> dict[str, str]:

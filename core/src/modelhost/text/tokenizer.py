@@ -12,6 +12,7 @@ from modelhost.api import RequestError, TokenizerError
 
 from .decoder_stages import Stage, clean_up, clean_up_stages, decoder_stages, token_bytes
 from .detokenizer import TextStream
+from .template_choice import choose_template
 
 if TYPE_CHECKING:
     import tokenizers
@@ -199,7 +200,7 @@ class Tokenizer:
 
     def find_chat_template(self, chat_template: str | None = None, *, tools: bool = False) -> ChatTemplate:
         """The template of that name or source; by default the checkpoint's own. Raises TokenizerError without one."""
-        from .chat_template import ChatTemplate, choose_template
+        from .chat_template import ChatTemplate
 
         return ChatTemplate(choose_template(self.chat_templates, chat_template, tools=tools), self.special_tokens)
 

@@ -330,5 +330,5 @@ def test_what_killed_writers_left_is_removed(cache: ObjectCache, file: Path) -> 
         path.touch()
     for path in (old, foreign):
         os.utime(path, (time.time() - 7200,) * 2)
-    cache.put(KEY, OBJECT)
+    ObjectCache(cache.directory).put(KEY, OBJECT)
     assert set(cache.directory.iterdir()) == {file, new, foreign}

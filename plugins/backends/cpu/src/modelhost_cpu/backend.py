@@ -20,7 +20,7 @@ from .executable import CpuExecutable
 from .machine import available_threads, select_target
 from .native.compiler import shared_compiler
 from .native.pool import shared_pool
-from .program.builder import Options, ProgramBuilder
+from .program.builder import Options, Program, ProgramBuilder
 from .program.lowering import lowerings
 from .settings import CpuSettings
 from .weights import stored_bytes
@@ -57,6 +57,7 @@ class CpuBackend:
         self._target = select_target(self._settings.isa)
         self._threads = self._settings.threads or available_threads()
         self._compiler = shared_compiler(self._target, self._settings.object_cache)
+        self._planned: tuple[Graph | None, int, int, Program | None] = None, 0, 0, None
 
     def _options(self, block_size: int) -> Options:
         return Options(self._target, self._threads, self.dtype == "float32", self._settings.deterministic, block_size)
@@ -68,10 +69,18 @@ class CpuBackend:
         return stored_bytes(parameter, encoding, self.dtype == "float32")
 
     def workspace_bytes(self, graph: Graph, sizes: Mapping[str, int]) -> int:
-        program = ProgramBuilder(graph, self._options(sizes["block_size"])).build(lowerings())
-        arena = sum(unit * _size(sizes, symbol) for symbol, unit in program.unit_bytes.items())
+        program = self._plan(graph, sizes["block_size"])
+        arena = sum(unit * _size(sizes | program.most, symbol) for symbol, unit in program.unit_bytes.items())
         results = sum(tensor.nbytes(sizes) for tensor in graph.outputs.values())
         return arena + results + self._threads * program.scratch_bytes
+
+    def _plan(self, graph: Graph, block_size: int) -> Program:
+        """The program of ``graph`` without weights. The last is kept: memory is planned for many sizes of a graph."""
+        planned, size, nodes, program = self._planned
+        if program is None or planned is not graph or (size, nodes) != (block_size, len(graph.nodes)):
+            program = ProgramBuilder(graph, self._options(block_size)).build(lowerings())
+            self._planned = graph, block_size, len(graph.nodes), program
+        return program
 
     def free_memory(self) -> int:
         return available_memory()

@@ -64,6 +64,7 @@ class ObjectCache:
         self.directory = cache_directory() / "modelhost-cpu" / "objects" if directory is None else directory
         self.limit = limit
         self._reported: set[str] = set()
+        self._room = 0
 
     def get(self, key: str) -> bytes | None:
         """The object, or ``None`` when it is not there or not to be trusted.
@@ -95,7 +96,9 @@ class ObjectCache:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self._trusted():
                 _write(file, key, object_bytes)
-                self._prune()
+                self._room -= _HEADER.size + len(object_bytes)
+                if self._room < 0:
+                    self._prune()
         except OSError as error:
             self._warn(f"compiled kernels cannot be kept in {self.directory}: {error.strerror or error}")
 
@@ -118,7 +121,10 @@ class ObjectCache:
         return True
 
     def _prune(self) -> None:
-        """Remove the files used longest ago until the rest fits, and what writers that were killed have left."""
+        """Remove the files used longest ago until the rest fits, and what writers that were killed have left.
+
+        How much this process may then put is kept, so that the directory is not read again before that is used up.
+        """
         objects, now = [], time.time()
         for entry in os.scandir(self.directory):
             with suppress(OSError):  # another process may have removed it
@@ -127,13 +133,13 @@ class ObjectCache:
                     objects.append((found.st_mtime_ns, found.st_size, entry.path))
                 elif entry.name.endswith(_TEMPORARY) and now - found.st_mtime > _ABANDONED_AFTER:
                     os.unlink(entry.path)
-        excess = sum(size for _, size, _ in objects) - self.limit
+        self._room = self.limit - sum(size for _, size, _ in objects)
         for _, size, path in sorted(objects):
-            if excess <= 0:
+            if self._room >= 0:
                 return
             with suppress(OSError):
                 os.unlink(path)
-            excess -= size
+            self._room += size
 
     def _report_ignored(self, file: Path, error: Exception) -> None:
         if file.name not in self._reported:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from modelhost.api import UnsupportedError
-from modelhost.api.backend import Node, State
+from modelhost.api.backend import Node
 from modelhost.graph import ops
 from modelhost_cpu.language.types import i32, i64, ptr
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.lowering import lowers
-from modelhost_cpu.program.views import Slot, View, rows_of
+from modelhost_cpu.program.views import Slot, View
 
 from .attention_context import Context
 from .attention_matrix import MatrixProducts
@@ -37,12 +35,13 @@ from .attention_tasks import (
     STORED_ROW,
     STORED_ROWS,
     AttentionTasks,
+    require_input,
 )
 from .attention_vectors import VectorProducts
 from .cache_strips import CachedHead
-from .write_cache import cache_shape
+from .write_cache import cache_operands, cache_shape
 
-_ALL = 1 << 30
+ALL = 1 << 30
 """A window larger than any context."""
 
 
@@ -50,6 +49,12 @@ _ALL = 1 << 30
 def lower_attention(b: ProgramBuilder, node: Node) -> None:
     query, cache, table, starts, contexts, sinks, selected = node.operands
     call_attention(b, node, query, [(cache, table)], starts, contexts, sinks, selected)
+
+
+@lowers(ops.compressed_attention)
+def lower_compressed_attention(b: ProgramBuilder, node: Node) -> None:
+    query, cache, compressed, table, other, starts, contexts, sinks, selected = node.operands
+    call_attention(b, node, query, [(cache, table), (compressed, other)], starts, contexts, sinks, selected)
 
 
 def call_attention(
@@ -62,7 +67,10 @@ def call_attention(
     sinks: Any,
     selected: Any,
 ) -> None:
-    """Append attention of the rows of ``query`` over caches with their block tables."""
+    """Append attention of the rows of ``query`` over caches with their block tables.
+
+    ``selected`` are entries of the last one.
+    """
     q = b.view(query)
     shapes = tuple(cache_shape(b, cache) for cache, _ in caches)
     shape = AttentionShape(
@@ -83,42 +91,36 @@ def call_attention(
         "contexts": b.view(contexts),
         "tasks": tasks,
         "stored": stored,
-        "window": Slot(offset=_ALL if window is None else window),
+        "window": Slot(offset=ALL if window is None else window),
         "sinks": None if sinks is None else b.values(sinks),
         "selected": None if selected is None else b.view(selected),
     }
     for index, (cache, table) in enumerate(caches):
-        operands |= _cache_operands(b, index, cache, table)
+        operands |= cache_operands(b, index, cache, table)
     detail = f"{shape.heads}/{shapes[0].kv_heads}x{shapes[0].key_dim}"
     b.call(attention, work, operands, grain=1, scratch=shape.scratch, detail=detail, shape=shape)
-
-
-def _cache_operands(b: ProgramBuilder, index: int, cache: State, table: Any) -> Mapping[str, Slot | View]:
-    keys, *values = b.state(cache)
-    width = table.shape[1]
-    return {
-        f"keys{index}": keys,
-        f"values{index}": keys if not values else values[0],
-        f"table{index}": b.view(table),
-        f"width{index}": Slot(offset=width) if isinstance(width, int) else rows_of(width.name, width.scale),
-    }
 
 
 def _tasks(
     b: ProgramBuilder, shape: AttentionShape, starts: Any, contexts: Any, window: int | None
 ) -> tuple[Slot, Slot, View]:
     """The tasks of a step, how many they are, and memory for rows of partitions."""
-    for tensor in (starts, contexts):
-        if tensor.name not in b.graph.inputs:
-            raise UnsupportedError(f"backend 'cpu' wants an input of the step to say where sequences are, not {tensor}")
-    several = len(shape.caches) > 1
-    key = (starts.name, contexts.name, shape.cache.kv_heads, shape.group, window, shape.cache.stride)
-    key = (*key, shape.selected > 0, several, b.options.threads)
-    plan = b.shared(("attention", key), lambda: AttentionTasks(*key))
-    name = "attention." + ".".join(map(str, key))
-    tasks, work = b.derive(f"{name}.tasks", plan.tasks)
-    b.derive(f"{name}.rows", plan.stored_rows)
-    return tasks, work, b.temporary(f"{name}.rows", shape.stored_row)
+    plan = AttentionTasks(
+        require_input(b, starts),
+        require_input(b, contexts),
+        shape.cache.kv_heads,
+        shape.group,
+        window,
+        shape.cache.stride,
+        alone=shape.selected > 0,
+        whole=len(shape.caches) > 1,
+        threads=b.options.threads,
+    )
+    plan = b.shared(plan.name, lambda: plan)
+    tasks, work = b.derive(f"{plan.name} tasks", plan.tasks)
+    rows = f"{plan.name} rows"
+    b.derive(rows, plan.stored_rows, most=plan.most_stored_rows)
+    return tasks, work, b.temporary(rows, shape.stored_row)
 
 
 def attention(k: Kernel, shape: AttentionShape) -> None:
@@ -129,7 +131,7 @@ def attention(k: Kernel, shape: AttentionShape) -> None:
     start, end = (k.load(i32, k.pointer("starts") + sequence * 4, 4 * index).to(i64) for index in range(2))
     tokens = k.load(i32, k.pointer("contexts"), sequence * 4).to(i64)
     work = Work(k, shape, start, tokens - (end - start), first, rows)
-    products = MatrixProducts(work) if shape.matrix else VectorProducts(work)
+    products = products_of(work)
     products.begin()
     with k.loop(_field(k, task, FIRST_HEAD), _field(k, task, END_HEAD)) as head:
         work.open_head(head, products.rows_at_once)
@@ -144,11 +146,16 @@ def attention(k: Kernel, shape: AttentionShape) -> None:
                 _attend(work, products, cached, k.number("window"), span, task if len(shape.caches) == 1 else None)
             else:
                 span = k.integer(0), (cached.entries + (PARTITION - 1)) // PARTITION
-                _attend(work, products, cached, k.integer(_ALL), span, None)
+                _attend(work, products, cached, k.integer(ALL), span, None)
         done = _merge_stored(work, task) if len(shape.caches) == 1 else k.integer(1)
         with k.when(done > 0):
             work.finish()
     products.end()
+
+
+def products_of(work: Work) -> MatrixProducts | VectorProducts:
+    """How a kernel multiplies."""
+    return MatrixProducts(work) if work.shape.matrix else VectorProducts(work)
 
 
 def _field(k: Kernel, task: Value, field: int) -> Value:
@@ -196,10 +203,9 @@ def _attend_block(context: Context, first: Value, count: Value) -> None:
         products.score(context.cached.shape, first, count, span)
     if work.prescaled:
         work.cap_scores(count, spans)
-    with k.loop(*spans) as span:
-        with k.when(context.cut_off(first, count, span)) if not context.selected else nullcontext():
-            entry = context.first + span * SPAN
-            work.hide(first, count, span, entry, context.cached.shape.stride, context.window, context.selected)
+    with k.loop(*spans) as span, nullcontext() if context.selected else k.when(context.cut_off(first, count, span)):
+        entry = context.first + span * SPAN
+        work.hide(first, count, span, entry, context.cached.shape.stride, context.window, context.selected)
     work.weigh(count, spans, products.put_weights)
     products.add_values(count, spans, context.wanted)
 

@@ -123,9 +123,7 @@ class MatrixProducts:
         if rest:
             self._add_columns(k.integer(whole * at_once * LINE), spans, wanted, rows, rest)
 
-    def _add_columns(
-        self, offset: Value, spans: tuple[Value, Value], wanted: Wanted, rows: int, columns: int
-    ) -> None:
+    def _add_columns(self, offset: Value, spans: tuple[Value, Value], wanted: Wanted, rows: int, columns: int) -> None:
         """Sixteen numbers of a value for every column, from ``offset`` in a line of values on."""
         k, work, stride = self._k, self._work, self._shape.columns * 4
         sums = [(row, column, row * columns + column) for row in range(rows) for column in range(columns)]

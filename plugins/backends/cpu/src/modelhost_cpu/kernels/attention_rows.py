@@ -189,9 +189,7 @@ class Work:
             k.store(keep, self.area("factors"), offset)
             k.store(take, self.area("part_factors"), offset)
         with k.loop(0, count) as row:
-            keep, take = (
-                k.load(f32, self.area(name), row * 4).splat(LANES) for name in ("factors", "part_factors")
-            )
+            keep, take = (k.load(f32, self.area(name), row * 4).splat(LANES) for name in ("factors", "part_factors"))
             target, source = self.area("values") + (first + row) * columns, part[2] + row * columns
             with k.loop(0, columns, BYTES) as offset:
                 kept = k.load(FLOATS, target, offset) * keep

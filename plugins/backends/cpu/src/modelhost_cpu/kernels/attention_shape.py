@@ -52,6 +52,11 @@ class AttentionShape:
         return self.cache.kv_heads * self.group
 
     @property
+    def most_rows(self) -> int:
+        """Rows that there is scratch memory for."""
+        return max(MOST_ROWS, -(-self.group // ROW_BLOCK) * ROW_BLOCK)
+
+    @property
     def columns(self) -> int:
         """Numbers of a value, rounded up to whole vectors."""
         return -(-self.cache.value_dim // STRIP) * STRIP
@@ -82,13 +87,13 @@ class AttentionShape:
         cache = self.cache
         made_keys = STRIPS * self.steps * TILE
         return {
-            "queries": MOST_ROWS * 8,
-            "outputs": MOST_ROWS * 8,
-            "positions": MOST_ROWS * 4,
-            "sinks": MOST_ROWS * 4,
-            "maxima": MOST_ROWS * 4,
-            "sums": MOST_ROWS * 4,
-            "values": MOST_ROWS * self.columns * 4,
+            "queries": self.most_rows * 8,
+            "outputs": self.most_rows * 8,
+            "positions": self.most_rows * 4,
+            "sinks": self.most_rows * 4,
+            "maxima": self.most_rows * 4,
+            "sums": self.most_rows * 4,
+            "values": self.most_rows * self.columns * 4,
             "part_maxima": ROW_BLOCK * 4,
             "part_sums": ROW_BLOCK * 4,
             "part_values": ROW_BLOCK * self.columns * 4,
@@ -104,7 +109,7 @@ class AttentionShape:
             "made_values": STRIPS * cache.value_strip + 3 * LINE,
             "flags": PARTITION * 4 if self.selected else 0,
             "flagged": SPANS * 8 if self.selected else 0,
-            "query_tiles": MOST_ROWS // STRIP * self.steps * TILE if self.matrix else 0,
+            "query_tiles": self.most_rows // STRIP * self.steps * TILE if self.matrix else 0,
             "key_tails": STRIPS * TILE if self.matrix and self.tail_lines else 0,
             "weights": SPANS * ROW_BLOCK * LINE if self.matrix else 0,
         }

@@ -11,9 +11,13 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from modelhost.api import UnsupportedError
+from modelhost_cpu.program.builder import ProgramBuilder
+from modelhost_cpu.program.views import Slot
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -44,13 +48,16 @@ FIELDS = 16
 """Fields of a task.
 
 ``STORED_ROW`` is where its partitions' results are kept until all tasks of the same rows are done, in rows, or -1 when
-the task covers the whole context, partitions ``CONTEXT_START .. CONTEXT_END``. ``FINISHED`` of task ``OWNER`` counts the
-finished partitions of those rows; it is 0 before and after every op.
+the task covers the whole context, partitions ``CONTEXT_START .. CONTEXT_END``. ``FINISHED`` of task ``OWNER`` counts
+the finished partitions of those rows; it is 0 before and after every op.
 """
+_REST = (0,) * (FIELDS - FINISHED)
 _TASKS_PER_THREAD = 8
 _PARTS_PER_THREAD = 4
 STORED_ROWS = 16
 """Rows are stored in multiples of this."""
+_STORED_ROWS_PER_THREAD = 4096
+"""Stored rows are no more than these; contexts that would need more are not cut."""
 _NO_LIMIT = 1 << 30
 _SMALL_ENTRIES = 128
 """Fewer entries than these, all heads together, are not worth another thread."""
@@ -61,7 +68,7 @@ class _Rows(NamedTuple):
 
     sequence: int
     first: int
-    count: int
+    height: int
     start: int
     end: int
 
@@ -95,6 +102,11 @@ class AttentionTasks:
     _tasks: Int = field(default_factory=lambda: np.zeros((0, FIELDS), np.int32), repr=False)
     _stored_rows: int = field(default=0, repr=False)
 
+    @property
+    def name(self) -> str:
+        """Says which tasks these are."""
+        return repr(self)
+
     def tasks(self, inputs: Mapping[str, Int]) -> Int:
         """int32 ``[tasks, FIELDS]``."""
         self._update(inputs)
@@ -104,6 +116,11 @@ class AttentionTasks:
         """An array as long as there are rows to store."""
         self._update(inputs)
         return np.empty(self._stored_rows, np.int32)
+
+    @property
+    def most_stored_rows(self) -> int:
+        """More rows are never stored."""
+        return _STORED_ROWS_PER_THREAD * self.threads
 
     def _update(self, inputs: Mapping[str, Int]) -> None:
         if self._inputs is not inputs:
@@ -153,11 +170,38 @@ class AttentionTasks:
         return low // PARTITION, -(-((last + 1) // self.stride) // PARTITION)
 
     def _append(self, numbers: array[int], rows: _Rows, head: int, end_head: int, most: int, stored: int) -> int:
-        """Add tasks of at most ``most`` partitions; returns how many rows have to be stored for that."""
-        sequence, first, count, start, end = rows
-        owner, cut = len(numbers) // FIELDS, end - start > most
-        place = stored if cut else -1
-        for part in range(start, max(end, start + 1), most):
-            stop = min(part + most, end)
-            numbers.extend((sequence, first, count, head, end_head, part, stop, place, start, end, owner, 0, 0, 0, 0, 0))
-        return -(-count // STORED_ROWS) * STORED_ROWS * (end - start) if cut else 0
+        """Add tasks of at most ``most`` partitions; returns how many rows have to be stored for that.
+
+        Args:
+            stored: rows that have to be stored for the tasks so far.
+        """
+        sequence, first, height, start, end = rows
+        needed = -(-height // STORED_ROWS) * STORED_ROWS * (end - start)
+        cut = end - start > most and stored + needed <= self.most_stored_rows
+        owner, place = len(numbers) // FIELDS, stored if cut else -1
+        for part in range(start, max(end, start + 1), most if cut else _NO_LIMIT):
+            stop = min(part + most, end) if cut else end
+            numbers.extend((sequence, first, height, head, end_head, part, stop, place, start, end, owner, *_REST))
+        return needed if cut else 0
+
+
+def token_sequences(b: ProgramBuilder, starts: Any) -> Slot:
+    """int32 ``[T]``: the sequence of every token, from the tensor with the sequences' first tokens."""
+    name = require_input(b, starts)
+
+    def make(inputs: Mapping[str, Int]) -> Int:
+        counts = np.diff(inputs[name])
+        return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+
+    return b.derive(f"sequences.{name}", make)[0]
+
+
+def require_input(b: ProgramBuilder, tensor: Any) -> str:
+    """The name of a tensor that says where sequences are.
+
+    Raises:
+        UnsupportedError: it is not an input of the step.
+    """
+    if tensor.name not in b.graph.inputs:
+        raise UnsupportedError(f"backend 'cpu' wants an input of the step to say where sequences are, not {tensor}")
+    return str(tensor.name)

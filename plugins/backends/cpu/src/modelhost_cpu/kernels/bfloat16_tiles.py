@@ -7,6 +7,7 @@ columns 16 rows of the matrix: ``[16 pairs][16 rows][2 columns]``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from modelhost_cpu.encodings.packing import ROWS, Packing
 from modelhost_cpu.encodings.quantized import Quantized
@@ -17,7 +18,7 @@ from modelhost_cpu.language.value import Value
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet
-from modelhost_cpu.program.views import View
+from modelhost_cpu.program.views import Slot, View
 
 COLUMNS = 32
 """Columns of a step."""
@@ -49,38 +50,49 @@ def packed_rows(b: ProgramBuilder, x: View, rows: RowSet) -> View:
     """
 
     def make() -> View:
-        steps = -(-x.columns // COLUMNS)
-        packed = b.temporary(x.symbol, x.rows.scale * steps * LINE)
         width = blocked_columns(x.columns)
-        operands = {"x": x, "y": packed, "rows": rows.indices}
-        blocks = -(-x.columns // width)
-        b.call(
-            pack_rows, rows.count, operands, grain=PAIR, columns=blocks, inputs=x.columns, width=width, stride=x.stride
-        )
+        packed = b.temporary(x.symbol, x.rows.scale * packed_row_bytes(x.columns))
+        operands: dict[str, Any] = {"x": x, "y": packed, "rows": rows.indices or Slot()}
+        numbers = {"inputs": x.columns, "width": width, "stride": x.stride}
+        operands |= {name: Slot(offset=number) for name, number in numbers.items()}
+        b.call(pack_rows, rows.count, operands, grain=PAIR, columns=-(-x.columns // width))
         return packed
 
     return b.shared(("bfloat16 tiles", x, rows), make)
 
 
-def pack_rows(k: Kernel, inputs: int, width: int, stride: int) -> None:
-    """Kernel: one block of columns of 32 rows. Slots: ``x``, ``y``; ``rows``, the numbers of some rows of ``x``."""
-    blocks = -(-inputs // width)
+def packed_row_bytes(columns: int) -> int:
+    """Bytes of a packed row."""
+    return -(-columns // COLUMNS) * LINE
+
+
+def pack_rows(k: Kernel) -> None:
+    """Kernel: one block of columns of 32 rows.
+
+    Slots: ``x``, ``y``, the numbers ``rows`` or null for all; ``inputs``, the columns, ``width`` of a block of them,
+    ``stride`` of ``x`` in bytes.
+    """
+    width = k.number("width")
+    blocks = (k.number("inputs") + (width - 1)) // width
     block, first_row = k.chunk % blocks, k.chunk // blocks * PAIR
     count = k.minimum(k.work - first_row, k.integer(PAIR))
-    columns = k.minimum(k.integer(inputs) - block * width, k.integer(width))
+    columns = k.minimum(k.number("inputs") - block * width, width)
     steps = (columns + (COLUMNS - 1)) // COLUMNS
-    target = k.pointer("y") + (k.work * block * (2 * width) + first_row * steps * LINE)
+    target = k.pointer("y") + (k.work * block * width * 2 + first_row * steps * LINE)
+    indices = k.pointer("rows")
     with k.loop(0, count) as row:
-        index = k.load(i32, k.pointer("rows"), (first_row + row) * 4).to(i64) if k.has("rows") else first_row + row
-        source = k.pointer("x") + index * stride + block * (4 * width)
+        index = k.variable(first_row + row)
+        with k.when(indices.to_integer() > 0):
+            index.set(k.load(i32, indices, (first_row + row) * 4).to(i64))
+        source = k.pointer("x") + index.value * k.number("stride") + block * width * 4
         with k.loop(0, columns // COLUMNS) as step:
             halves = [k.load(_FLOATS, source, step * (4 * COLUMNS) + 4 * ROWS * half) for half in range(2)]
             k.store(_joined(k, *halves), target, (step * count + row) * LINE, align=LINE)
-        if inputs % COLUMNS:
-            _pack_rest(k, source, columns, target + row * LINE, count)
+        _pack_rest(k, source, columns, target + row * LINE, count)
 
 
 def _pack_rest(k: Kernel, source: Value, columns: Value, target: Value, count: Value) -> None:
+    """The last step, filled up with zeros, if there are not 32 columns for it."""
     whole = columns // COLUMNS
     rest = columns - whole * COLUMNS
     with k.when(rest > 0):

@@ -17,7 +17,6 @@ from .cache_layout import CELL, LINE, STRIP, CacheShape
 
 _CELLS = vector(i32, STRIP)
 _HALVES = vector(i16, 2 * STRIP)
-_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +166,5 @@ def copy_values(k: Function, shape: CacheShape, source: Value, target: Value, co
         mask = k.select(kept >= per_line, k.constant(i32, -1), k.select(kept > 0, half, k.constant(i32, 0)))
         mask = mask.splat(STRIP)
         place = line * shape.value_line
-        for start, stop, count in _unrolled(-(-shape.value_line // LINE)):
-            with k.loop(place + start * LINE, place + stop * LINE, count * LINE) as offset:
-                cells = [k.load(_CELLS, source + offset, index * LINE) & mask for index in range(count)]
-                for index, part in enumerate(cells):
-                    k.store(part, target + offset, index * LINE)
-
-
-def _unrolled(count: int) -> list[tuple[int, int, int]]:
-    """Cut ``range(count)`` into a part for a loop of four steps at a time and a rest: start, end, steps at a time."""
-    whole = count // _AT_ONCE * _AT_ONCE
-    return [part for part in ((0, whole, _AT_ONCE), (whole, count, 1)) if part[0] < part[1]]
+        with k.loop(place, place + shape.value_line, LINE) as offset:
+            k.store(k.load(_CELLS, source, offset) & mask, target, offset)

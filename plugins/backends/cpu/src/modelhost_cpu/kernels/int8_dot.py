@@ -7,12 +7,13 @@ from functools import reduce
 from operator import add
 
 from modelhost_cpu.encodings.planes import byte_mask
+from modelhost_cpu.encodings.quantized import Factors
 from modelhost_cpu.language.function import Function
-from modelhost_cpu.language.types import i1, i8, i16, i32, lanes_of, vector
+from modelhost_cpu.language.types import f32, i1, i8, i16, i32, lanes_of, vector
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.machine import Target
 
-from .quantize import offset_start
+from .quantize import SCALE, offset_start, scaled_sum
 
 _LARGEST = 127
 """Magnitude of the activations."""
@@ -52,6 +53,24 @@ def call_dot(k: Function, weights: Sequence[Value], record: Value, half: int | N
         return _signed_dot(k, [weight ^ byte_mask(offset) for weight in weights], activations)
     start = offset_start(k, record, half, offset, lanes) if offset else k.zero(weights[0].type)
     return _dot(k.target)(k, weights, activations, start, bits)
+
+
+def add_scaled(k: Function, total: Value, product: Value, factors: Factors, record: Value, half: int | None) -> Value:
+    """``total`` plus the values of products with a record, or with half of it.
+
+    Args:
+        total: ``lanes x f32``.
+        product: ``lanes x i32``, as of :func:`call_dot`.
+        factors: of the weights.
+        record: address of the activations.
+        half: which half of the record; ``None`` for all of it.
+    """
+    lanes = lanes_of(total.type)
+    scale = factors.scale * k.load(f32, record, SCALE, align=4).splat(lanes)
+    total = k.fma(product.to(f32), scale, total)
+    if factors.minimum is None:
+        return total
+    return k.fma(factors.minimum, scaled_sum(k, record, half, lanes), total)
 
 
 def _has_vnni(target: Target) -> bool:

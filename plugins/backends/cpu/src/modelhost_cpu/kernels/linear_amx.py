@@ -8,6 +8,7 @@ added in order of the columns, so a row's sums do not depend on the other rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from modelhost_cpu.encodings.packing import ROWS, Packing
 from modelhost_cpu.encodings.plain import Plain
@@ -21,6 +22,9 @@ from modelhost_cpu.weights import StoredWeight, group_bytes
 
 from .amx_panel import PANEL, PANEL_SCRATCH, SLAB, SUM_BYTES, VECTOR, Panel, Place, Rows, multiply_panel, sum_line
 from .bfloat16_tiles import COLUMNS, LINE, PAIR, blocked_columns, packed_rows
+
+LINEAR_SCRATCH = PANEL_SCRATCH + SUM_BYTES
+"""Bytes of scratch memory that :func:`linear_amx` uses."""
 
 
 def call_linear_amx(
@@ -40,63 +44,53 @@ def call_linear_amx(
     outputs, inputs = shape
     nbytes = group_bytes(packing, inputs)
     width = blocked_columns(inputs)
-    packed = packed_rows(b, x, rows)
+    operands: dict[str, Any] = {"x": packed_rows(b, x, rows), "y": y, "bias": bias or Slot()}
+    operands |= {"rows": rows.indices or Slot(), "weight": Slot(offset=stored.address if stored is not None else 0)}
+    numbers = {"outputs": outputs, "inputs": inputs, "width": width, "group_bytes": nbytes, "y_stride": y.stride}
     for first in range(0, inputs, width):
-        start = stored.address + first // packing.block * packing.block_bytes if stored is not None else 0
-        numbers = {
-            "outputs": outputs,
-            "first": first,
-            "columns": min(width, inputs - first),
-            "group_bytes": nbytes,
-            "y_stride": y.stride,
-        }
-        operands = {"x": packed, "y": y, "weight": Slot(offset=start), "rows": rows.indices}
+        every = {**numbers, "first": first}
         b.call(
             linear_amx,
             rows.count,
-            {
-                **operands,
-                "bias": bias if first == 0 else None,
-                **{name: Slot(offset=number) for name, number in numbers.items()},
-            },
+            {**operands, **{name: Slot(offset=number) for name, number in every.items()}},
             grain=SLAB,
             columns=-(-outputs // PANEL),
-            scratch=PANEL_SCRATCH + SUM_BYTES,
+            scratch=LINEAR_SCRATCH,
             detail=f"{packing.name} {outputs}x{inputs}",
             weight_bytes=-(-outputs // ROWS) * nbytes if first == 0 else 0,
             packing=packing,
             ragged=inputs % COLUMNS != 0,
-            accumulate=first > 0,
         )
 
 
-def linear_amx(k: Kernel, packing: Packing, ragged: bool, accumulate: bool) -> None:
-    """Kernel: a panel of the matrix times a slab of packed rows, added to what is in ``y`` with ``accumulate``.
+def linear_amx(k: Kernel, packing: Packing, ragged: bool) -> None:
+    """Kernel: a panel of the matrix times a slab of packed rows; a block of columns of both.
 
-    Slots: ``x`` (packed rows), ``y``, ``weight`` (the first block to use), ``bias``, ``rows``, and as numbers
-    ``outputs``, ``first`` (columns before those to use), ``columns`` (to use), ``group_bytes``, ``y_stride``.
+    Slots: the addresses ``x`` (packed rows), ``y``, ``weight``, ``bias`` and ``rows``, the last two null where there is
+    no bias and where the rows are all rows; ``outputs`` and ``inputs`` of the matrix, ``width`` of a block, ``first``
+    column of this one, ``group_bytes``, ``y_stride`` in bytes. ``ragged`` says that 32 does not divide the inputs.
     """
     panels = (k.number("outputs") + (PANEL - 1)) // PANEL
     number = k.chunk % panels
     span = k.span(k.chunk // panels, SLAB)
-    columns = k.number("columns")
+    first = k.number("first")
+    columns = k.minimum(k.number("inputs") - first, k.number("width"))
     steps = (columns + (COLUMNS - 1)) // COLUMNS
-    x = k.pointer("x") + (k.work * k.number("first") * 2 + span[0] * steps * LINE)
-    results = _Results(k, number * PANEL, accumulate)
-    group = k.pointer("weight") + number * k.number("group_bytes") * 2
+    x = k.pointer("x") + (k.work * first * 2 + span[0] * steps * LINE)
+    results = _Results(k, number * PANEL)
+    group = k.pointer("weight") + number * k.number("group_bytes") * 2 + first // packing.block * packing.block_bytes
     groups = group, k.select(results.count(1) > 0, group + k.number("group_bytes"), group)
     multiply_panel(k, Panel(packing, groups, steps, columns if ragged else None), x, span, results)
 
 
 class _Results:
-    """The results of a panel in memory; slots ``y``, ``y_stride``, ``rows``, ``bias``."""
+    """The results of a panel in memory. What is there is added to unless the block of columns is the first."""
 
-    def __init__(self, k: Kernel, first_output: Value, accumulate: bool) -> None:
+    def __init__(self, k: Kernel, first_output: Value) -> None:
         self._k = k
         self._first_output = first_output
-        self._accumulate = accumulate
-        if not accumulate:
-            self._bias = self._load_bias(k.scratch + PANEL_SCRATCH)
+        self._accumulate = k.number("first") > 0
+        self._bias = self._load_bias(k.scratch + PANEL_SCRATCH)
 
     def count(self, group: int) -> Value:
         """How many outputs there are from group ``group`` on; may be above 16, or negative."""
@@ -105,17 +99,21 @@ class _Results:
     def _load_bias(self, place: Value) -> Place:
         """The bias, or zeros, as the sums of any rows."""
         k = self._k
+        bias = k.pointer("bias")
+        given = bias.to_integer() > 0
         for group in range(2):
-            value = k.zero(VECTOR)
-            if k.has("bias"):
-                source = k.pointer("bias") + (self._first_output + group * ROWS) * 4
-                value = k.load_masked(VECTOR, source, self.count(group))
+            count = k.select(given, self.count(group), k.integer(0))
+            value = k.load_masked(VECTOR, bias + (self._first_output + group * ROWS) * 4, count)
             k.store(value, place, group * LINE, align=LINE)
         return Place(place, k.integer(0), k.integer(0), k.integer(LINE))
 
     def _index(self, row: Value) -> Value:
+        """The number in the whole tensor of a row of the set."""
         k = self._k
-        return k.load(i32, k.pointer("rows"), row * 4).to(i64) if k.has("rows") else row
+        number, indices = k.variable(row), k.pointer("rows")
+        with k.when(indices.to_integer() > 0):
+            number.set(k.load(i32, indices, row * 4).to(i64))
+        return number.value
 
     def _row(self, row: Value) -> Value:
         k = self._k
@@ -134,13 +132,13 @@ class _Results:
         return whole & (self._index(rows.first + last) - self._index(rows.first)).equals(last)
 
     def start(self, rows: Rows, is_first: Value) -> Place:
-        if not self._accumulate:
-            return self._bias
+        k = self._k
         direct = self._direct(rows)
-        with self._k.when(is_first), self._k.unless(direct):
+        with k.when(is_first & self._accumulate), k.unless(direct):
             for target, line, lanes in self._each(rows):
-                self._k.store(self._k.load_masked(VECTOR, target, lanes), line, align=LINE)
-        return self._place(rows.first).choose(self._k, direct, rows.sums)
+                k.store(k.load_masked(VECTOR, target, lanes), line, align=LINE)
+        earlier = self._place(rows.first).choose(k, direct, rows.sums)
+        return earlier.choose(k, self._accumulate, self._bias)
 
     def end(self, rows: Rows) -> Place:
         return self._place(rows.first).choose(self._k, self._direct(rows), rows.sums)
@@ -152,8 +150,8 @@ class _Results:
         """
         k = self._k
         following = k.minimum(rows.first + PAIR, k.work - 1)
-        with k.when(is_first if self._accumulate else is_last):
-            place = self._place(following if self._accumulate else rows.first)
+        with k.when(k.select(self._accumulate, is_first, is_last)):
+            place = self._place(k.select(self._accumulate, following, rows.first))
             for row in range(2):
                 for line in range(2):
                     k.prefetch(place.address + (step * 2 + row) * place.stride + line * LINE, write=True)

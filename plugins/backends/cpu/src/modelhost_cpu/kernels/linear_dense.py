@@ -17,7 +17,7 @@ from modelhost_cpu.program.rows import RowSet
 from modelhost_cpu.program.views import Slot, View
 from modelhost_cpu.weights import StoredWeight
 
-from .row_tiles import Sums, call_product, multiply_rows, prefetch
+from .row_tiles import Chunk, Sums, call_product, multiply_rows, prefetch
 
 
 def call_linear_dense(
@@ -39,7 +39,7 @@ def _tile_sizes(target: Target) -> tuple[int, ...]:
 
 
 def linear_dense(k: Kernel, packing: Plain) -> None:
-    """Kernel: some groups of outputs of all rows of a set. See :func:`.row_tiles.multiply_rows`.
+    """Kernel: some groups of outputs of all rows of a set. Slots: see :class:`.row_tiles.Chunk`.
 
     Products are added in order of the columns, rounded once each.
     """
@@ -54,7 +54,7 @@ def linear_dense(k: Kernel, packing: Plain) -> None:
             with k.when(rest > 0):
                 _add_block(k, packing, 1, groups, sources, totals, whole)
 
-    multiply_rows(k, _tile_sizes(k.target), ROWS, False, accumulate)
+    multiply_rows(k, Chunk(k, compact=False), _tile_sizes(k.target), ROWS, accumulate)
 
 
 def _add_block(

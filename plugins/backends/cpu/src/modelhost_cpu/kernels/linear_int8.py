@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from modelhost_cpu.encodings.packing import ROWS
 from modelhost_cpu.encodings.quantized import Factors, Quantized
 from modelhost_cpu.language.function import Variable
-from modelhost_cpu.language.types import f32, lanes_of
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.machine import Target
 from modelhost_cpu.native.kernel import Kernel
@@ -16,9 +15,9 @@ from modelhost_cpu.program.rows import RowSet
 from modelhost_cpu.program.views import Slot, View
 from modelhost_cpu.weights import StoredWeight
 
-from .int8_dot import call_dot, lanes_of_dot
-from .quantize import RECORD_BYTES, SCALE, quantized, scaled_sum
-from .row_tiles import Sums, call_product, multiply_rows, prefetch
+from .int8_dot import add_scaled, call_dot, lanes_of_dot
+from .quantize import RECORD_BYTES, quantized
+from .row_tiles import Chunk, Sums, call_product, multiply_rows, prefetch
 
 _Decoded = list[tuple[list[Value], Factors]]
 """For every scale of a part: the numbers, four columns in each, and what makes them values."""
@@ -43,8 +42,8 @@ def _tile_sizes(target: Target) -> tuple[int, ...]:
 
 
 def linear_int8(k: Kernel, packing: Quantized) -> None:
-    """Kernel: some groups of outputs of all rows of a set; ``x`` are records. See :func:`.row_tiles.multiply_rows`."""
-    lanes = lanes_of_dot(k.target)
+    """Kernel: some groups of outputs of all rows of a set; ``x`` are records. Slots: see :class:`.row_tiles.Chunk`."""
+    chunk, lanes = Chunk(k, compact=True), lanes_of_dot(k.target)
     blocks = k.number("inputs") // packing.block
 
     def accumulate(k: Kernel, groups: Sequence[Value], records: Sequence[Value], sums: Sums) -> None:
@@ -60,7 +59,7 @@ def linear_int8(k: Kernel, packing: Quantized) -> None:
                     prefetch(k, address, packing.part_bytes, len(groups))
                     _add_part(k, packing, address, factors, activations, of_group)
 
-    multiply_rows(k, _tile_sizes(k.target), lanes, True, accumulate)
+    multiply_rows(k, chunk, _tile_sizes(k.target), lanes, accumulate)
 
 
 def _add_part(
@@ -89,11 +88,8 @@ def _decode(k: Kernel, packing: Quantized, part: Value, common: Factors, first: 
 
 def _products(k: Kernel, packing: Quantized, decoded: _Decoded, record: Value, total: Value) -> Value:
     """``total`` plus the products of a part with a record."""
-    scale_of_record = k.load(f32, record, SCALE, align=4).splat(lanes_of(total.type))
     for index, (quads, factors) in enumerate(decoded):
         half = None if len(decoded) == 1 else index
         product = call_dot(k, quads, record, half, packing.offset, sum(packing.planes))
-        total = k.fma(product.to(f32), factors.scale * scale_of_record, total)
-        if factors.minimum is not None:
-            total = k.fma(factors.minimum, scaled_sum(k, record, half, lanes_of(total.type)), total)
+        total = add_scaled(k, total, product, factors, record, half)
     return total

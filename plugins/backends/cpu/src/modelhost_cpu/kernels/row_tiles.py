@@ -10,7 +10,7 @@ from typing import Any
 
 from modelhost_cpu.encodings.packing import ROWS, Packing
 from modelhost_cpu.language.function import Variable
-from modelhost_cpu.language.types import f32, i32, i64, vector
+from modelhost_cpu.language.types import f32, i32, i64, lanes_of, vector
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
@@ -18,9 +18,10 @@ from modelhost_cpu.program.rows import RowSet
 from modelhost_cpu.program.views import Slot, View
 from modelhost_cpu.weights import StoredWeight, group_bytes
 
-GROUPS_OF_ONE_ROW = 4
+_GROUPS_OF_ONE_ROW = 4
 """Groups that a single row is multiplied with at a time: several streams of weights hide the latency of memory."""
-_PREFETCH_BYTES = 8192
+_PREFETCH_BYTES = {1: 4096, _GROUPS_OF_ONE_ROW: 2048}
+"""How far ahead weights are asked for, by the number of streams that are read in turns."""
 _LINE_BYTES = 64
 _CHUNK_BYTES = 128 << 10
 _FEWEST_CHUNKS = 4
@@ -39,10 +40,10 @@ def call_product(
     shape: tuple[int, int],
     rows: RowSet,
 ) -> None:
-    """Append a call of a kernel that :func:`multiply_rows` writes.
+    """Append a call of a kernel of products.
 
     Args:
-        emit: the kernel; its constant is ``packing``.
+        emit: the kernel, with the slots of :class:`Chunk`; its constant is ``packing``.
         operands: rows to multiply, matrix, bias and results.
         shape: outputs and inputs of the matrix.
         rows: which rows of the results.
@@ -77,45 +78,101 @@ def groups_of_a_chunk(groups: int, nbytes: int, threads: int) -> int:
     fewest = _FEWEST_CHUNKS if threads > 1 else 1
     chunks = min(max(-(-groups * nbytes // _CHUNK_BYTES), fewest), groups)
     chunk = -(-groups // chunks)
-    rounded = -(-chunk // GROUPS_OF_ONE_ROW) * GROUPS_OF_ONE_ROW
+    rounded = -(-chunk // _GROUPS_OF_ONE_ROW) * _GROUPS_OF_ONE_ROW
     return rounded if -(-groups // rounded) >= 2 * fewest else chunk
 
 
-def multiply_rows(k: Kernel, sizes: tuple[int, ...], lanes: int, compact: bool, accumulate: Accumulate) -> None:
-    """Write a kernel that multiplies all rows of the set with the groups of a chunk.
+class Chunk:
+    """What the kernel of a product works on: all rows of a set and some groups of outputs.
 
     Slots: the addresses ``x``, ``y``, ``weight``, ``bias`` and ``rows``, the last two null where there is no bias and
     where the rows are all rows; ``outputs`` and ``inputs`` of the matrix, ``group_bytes``, ``chunk`` (groups in one),
     ``x_stride`` and ``y_stride`` in bytes.
 
     Args:
+        compact: ``x`` has only the rows of the set.
+
+    Attributes:
+        first: number of the first group.
+        last: number after the last one.
+    """
+
+    def __init__(self, k: Kernel, compact: bool) -> None:
+        self._k = k
+        self._compact = compact
+        self.first = k.chunk * k.number("chunk")
+        self.last = k.minimum(self.first + k.number("chunk"), (k.number("outputs") + (ROWS - 1)) // ROWS)
+
+    def weight(self, group: Value) -> Value:
+        """The address of a group."""
+        return self._k.pointer("weight") + group * self._k.number("group_bytes")
+
+    def source(self, row: Value) -> Value:
+        """The address in ``x`` of a row of the set."""
+        number = row if self._compact else self._number(row)
+        return self._k.pointer("x") + number * self._k.number("x_stride")
+
+    def target(self, row: Value) -> Value:
+        """The address in ``y`` of a row of the set."""
+        return self._k.pointer("y") + self._number(row) * self._k.number("y_stride")
+
+    def _number(self, row: Value) -> Value:
+        k = self._k
+        number, indices = k.variable(row), k.pointer("rows")
+        with k.unless(indices.to_integer().equals(0)):
+            number.set(k.load(i32, indices, row * 4).to(i64))
+        return number.value
+
+    def bias(self, group: Value, lanes: int) -> list[Value]:
+        """The bias of a group, or zeros, as vectors that follow each other. A bias is filled up to whole groups."""
+        k, kind = self._k, vector(f32, lanes)
+        places = range(0, ROWS, lanes)
+        values, bias = [k.variable(k.zero(kind)) for _ in places], k.pointer("bias")
+        with k.unless(bias.to_integer().equals(0)):
+            for place, value in zip(places, values, strict=True):
+                value.set(k.load(kind, bias, (group * ROWS + place) * 4))
+        return [value.value for value in values]
+
+    def store(self, results: Sequence[Value], targets: Sequence[Value], first: Value) -> None:
+        """Write outputs ``first`` and on of some rows, as many as there are."""
+        k, lanes = self._k, lanes_of(results[0].type)
+        count = k.number("outputs") - first
+        whole = count >= lanes
+        with k.when(whole):
+            for result, target in zip(results, targets, strict=True):
+                k.store(result, target, first * 4)
+        with k.unless(whole), k.loop(0, count) as lane:
+            for result, target in zip(results, targets, strict=True):
+                k.store(result.lane(lane), target, (first + lane) * 4)
+
+
+def multiply_rows(k: Kernel, chunk: Chunk, sizes: tuple[int, ...], lanes: int, accumulate: Accumulate) -> None:
+    """Write the code that multiplies the rows of the set with the groups of a chunk.
+
+    Args:
         sizes: of the tiles of rows that share the decoding of the weights, falling; the last is 1.
         lanes: of the vectors of results.
-        compact: ``x`` has only the rows of the set.
         accumulate: writes the products of a tile with some groups.
     """
-    x, y, weight, nbytes = k.pointer("x"), k.pointer("y"), k.pointer("weight"), k.number("group_bytes")
-    first = k.chunk * k.number("chunk")
-    last = k.minimum(first + k.number("chunk"), (k.number("outputs") + (ROWS - 1)) // ROWS)
     for size, rows in _row_tiles(k, sizes):
-        numbers = [_number_of_row(k, row) for row in rows]
-        sources = [x + row * k.number("x_stride") for row in (rows if compact else numbers)]
-        targets = [y + row * k.number("y_stride") for row in numbers]
-        for groups in _each_groups(k, first, last, GROUPS_OF_ONE_ROW if size == 1 else 1):
-            sums = [_start(k, group, lanes, size) for group in groups]
-            accumulate(k, [weight + group * nbytes for group in groups], sources, sums)
+        sources, targets = [chunk.source(row) for row in rows], [chunk.target(row) for row in rows]
+        for groups in _each_groups(k, chunk, _GROUPS_OF_ONE_ROW if size == 1 else 1):
+            starts = [chunk.bias(group, lanes) for group in groups]
+            sums = [[[k.variable(part) for part in start] for _ in rows] for start in starts]
+            accumulate(k, [chunk.weight(group) for group in groups], sources, sums)
             for group, of_group in zip(groups, sums, strict=True):
-                _store(k, of_group, targets, group, lanes)
+                for index, parts in enumerate(zip(*of_group, strict=True)):
+                    chunk.store([part.value for part in parts], targets, group * ROWS + index * lanes)
 
 
 def prefetch(k: Kernel, weights: Value, nbytes: int, streams: int) -> None:
-    """Ask for the ``nbytes`` of weights that one of ``streams`` that are read in turns will come to."""
+    """Ask for ``nbytes`` of weights that will be read soon; ``streams`` of them are read in turns."""
     for line in range(0, nbytes, _LINE_BYTES):
-        k.prefetch(weights + (_PREFETCH_BYTES // streams + line))
+        k.prefetch(weights + (_PREFETCH_BYTES[streams] + line))
 
 
 def _row_tiles(k: Kernel, sizes: tuple[int, ...]) -> Iterator[tuple[int, list[Value]]]:
-    """Loops over the rows ``0 .. work`` in tiles: how many a tile has, and their numbers in the set.
+    """Loops over the rows in tiles: how many a tile has, and their numbers in the set.
 
     Where fewer rows are left than a tile has but more than the next smaller one, the last row comes several times.
     """
@@ -128,48 +185,13 @@ def _row_tiles(k: Kernel, sizes: tuple[int, ...]) -> Iterator[tuple[int, list[Va
         start = stop
 
 
-def _each_groups(k: Kernel, first: Value, last: Value, at_once: int) -> Iterator[list[Value]]:
-    """Loops over the groups ``first .. last``, ``at_once`` at a time and one by one at the end."""
+def _each_groups(k: Kernel, chunk: Chunk, at_once: int) -> Iterator[list[Value]]:
+    """Loops over the groups of a chunk, ``at_once`` at a time and one by one at the end."""
+    first = chunk.first
     if at_once > 1:
-        whole = last - (last - first) % at_once
+        whole = chunk.last - (chunk.last - first) % at_once
         with k.loop(first, whole, at_once) as group:
             yield [group + index for index in range(at_once)]
         first = whole
-    with k.loop(first, last) as group:
+    with k.loop(first, chunk.last) as group:
         yield [group]
-
-
-def _number_of_row(k: Kernel, row: Value) -> Value:
-    """The number in the whole tensor of a row of the set."""
-    number, indices = k.variable(row), k.pointer("rows")
-    with k.unless(indices.to_integer().equals(0)):
-        number.set(k.load(i32, indices, row * 4).to(i64))
-    return number.value
-
-
-def _start(k: Kernel, group: Value, lanes: int, size: int) -> list[list[Variable]]:
-    """The bias of a group for each row of a tile. A bias is filled up to whole groups."""
-    kind, places = vector(f32, lanes), range(0, ROWS, lanes)
-    sums = [[k.variable(k.zero(kind)) for _ in places] for _ in range(size)]
-    bias = k.pointer("bias")
-    with k.unless(bias.to_integer().equals(0)):
-        start = [k.load(kind, bias, (group * ROWS + place) * 4) for place in places]
-        for of_row in sums:
-            for total, value in zip(of_row, start, strict=True):
-                total.set(value)
-    return sums
-
-
-def _store(k: Kernel, sums: list[list[Variable]], targets: list[Value], group: Value, lanes: int) -> None:
-    """Write the results of a group, of the last one only as many as there are."""
-    for index in range(ROWS // lanes):
-        first = group * ROWS + index * lanes
-        count = k.number("outputs") - first
-        results = [of_row[index].value for of_row in sums]
-        whole = count >= lanes
-        with k.when(whole):
-            for result, target in zip(results, targets, strict=True):
-                k.store(result, target, first * 4)
-        with k.unless(whole), k.loop(0, count) as lane:
-            for result, target in zip(results, targets, strict=True):
-                k.store(result.lane(lane), target, (first + lane) * 4)

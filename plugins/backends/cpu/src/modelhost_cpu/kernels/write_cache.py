@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from modelhost.api.backend import Node
@@ -14,6 +15,7 @@ from modelhost_cpu.language.vectors import LANES, each_vector, load_part
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.lowering import lowers
+from modelhost_cpu.program.views import Slot, View, rows_of
 
 from .cache_layout import CELL, LINE, STRIP, CacheShape
 
@@ -49,6 +51,18 @@ def lower_write_cache(b: ProgramBuilder, node: Node) -> None:
 def cache_shape(b: ProgramBuilder, cache: Any) -> CacheShape:
     """The layout of a state that is a paged cache."""
     return CacheShape.of(cache.spec, b.options.block_size, 4 if b.options.exact else 2)
+
+
+def cache_operands(b: ProgramBuilder, index: int, cache: Any, table: Any) -> Mapping[str, Slot | View]:
+    """The slots of a cache that is read: its memory, the table of blocks and the width of that."""
+    keys, *values = b.state(cache)
+    width = table.shape[1]
+    return {
+        f"keys{index}": keys,
+        f"values{index}": keys if not values else values[0],
+        f"table{index}": b.view(table),
+        f"width{index}": Slot(offset=width) if isinstance(width, int) else rows_of(width.name, width.scale),
+    }
 
 
 def write_cache(k: Kernel, cache: CacheShape, strides: tuple[int, ...], row_grain: int) -> None:

@@ -94,7 +94,7 @@ class Function:
         self.builder.store(value.raw, (pointer + offset).raw, align=align)
 
     def atomic_add(self, pointer: Value, offset: int, value: Value) -> Value:
-        """Add to the integer at ``pointer + offset`` bytes; gives what it was. Ordered with all other threads' memory."""
+        """Add to the integer at ``pointer + offset`` bytes; gives what it was. Sequentially consistent."""
         return Value(self, self.builder.atomic_rmw("add", (pointer + offset).raw, value.raw, "seq_cst"))
 
     def load_masked(self, type_: ir.Type, pointer: Value, count: Value) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -14,6 +15,7 @@ import llvmlite.binding as llvm
 from modelhost_cpu.machine import Target
 from modelhost_cpu.object_cache import ObjectCache, object_key
 
+from .fork import call_in_children
 from .kernel import KernelSpec
 
 if TYPE_CHECKING:
@@ -87,7 +89,12 @@ class Compiler:
         empty = llvm.parse_assembly("")
         self._engine = llvm.create_mcjit_compiler(empty, target_machine(target))
         self._symbols: set[str] = set()
+        self._renew_lock()
+        call_in_children(self._renew_lock)
         self._objects: list[Any] = []
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
 
     def load(self, name: str, recipe: str, build: Callable[[Target], ir.Module]) -> None:
         """Make the functions of one module available.
@@ -97,12 +104,13 @@ class Compiler:
             recipe: text that with this package's source determines the IR.
             build: makes the IR; called when the object is not in the cache.
         """
-        if name in self._symbols:
-            return
-        self._symbols.add(name)
-        content = self._object(recipe, build)
-        self._objects.append(llvm.ObjectFileRef.from_data(content))
-        self._engine.add_object_file(self._objects[-1])
+        with self._lock:
+            if name in self._symbols:
+                return
+            content = self._object(recipe, build)
+            self._objects.append(llvm.ObjectFileRef.from_data(content))
+            self._engine.add_object_file(self._objects[-1])
+            self._symbols.add(name)
 
     def _object(self, recipe: str, build: Callable[[Target], ir.Module]) -> bytes:
         digest = source_digest()
@@ -117,8 +125,9 @@ class Compiler:
 
     def address(self, symbol: str) -> int:
         """Where a loaded function is."""
-        self._engine.finalize_object()
-        return int(self._engine.get_function_address(symbol))
+        with self._lock:
+            self._engine.finalize_object()
+            return int(self._engine.get_function_address(symbol))
 
     def kernels(self, specs: Iterable[KernelSpec]) -> Mapping[KernelSpec, int]:
         """The addresses of kernels."""

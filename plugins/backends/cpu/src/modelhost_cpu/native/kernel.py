@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -30,11 +31,20 @@ class Kernel(Function):
         arguments = {"slots": ptr, "chunk": i64, "scratch": ptr}
         super().__init__(module, spec.symbol, arguments, target)
         self._places = {name: 8 * place for place, name in enumerate(spec.slots)}
+        self._chunk = self.arguments["chunk"]
+        self._bound: Mapping[str, Value] = {}
+
+    def bound(self, chunk: Value, /, **slots: Value | int) -> Kernel:
+        """This function with another chunk and other contents of some slots: to write a kernel inside of another."""
+        other = copy(self)
+        other._chunk = chunk
+        other._bound = {**self._bound, **{name: self.integer(value) for name, value in slots.items()}}
+        return other
 
     @property
     def chunk(self) -> Value:
         """Which chunk to compute."""
-        return self.arguments["chunk"]
+        return self._chunk
 
     @property
     def scratch(self) -> Value:
@@ -43,14 +53,18 @@ class Kernel(Function):
 
     def has(self, slot: str) -> bool:
         """Whether the call has this slot."""
-        return slot in self._places
+        return slot in self._places or slot in self._bound
 
     def pointer(self, slot: str) -> Value:
         """The address in a slot."""
+        if slot in self._bound:
+            return self._bound[slot]
         return self.load(ptr, self.arguments["slots"], self._places[slot], align=8)
 
     def number(self, slot: str) -> Value:
         """The integer in a slot, ``i64``."""
+        if slot in self._bound:
+            return self._bound[slot]
         return self.load(i64, self.arguments["slots"], self._places[slot], align=8)
 
     @property

@@ -15,6 +15,7 @@ import numpy as np
 from modelhost.api import UnsupportedError
 
 from .driver import CONTROL_BYTES, STARTED, build_driver
+from .fork import call_in_children
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -58,12 +59,16 @@ class ThreadPool:
         compiler.load("driver", "driver", build_driver)
         self.threads = threads
         self._compiler = compiler
-        self._lock = threading.Lock()
+        self._renew_lock()
+        call_in_children(self._renew_lock)
         self._scratch_bytes = 0
         self._scratch = aligned_bytes(0)
         signature = ctypes.CFUNCTYPE(None, *[_POINTER] * 8, ctypes.c_int64, ctypes.c_int64)
         self._run_step = signature(compiler.address("run_step"))
         self._start()
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
 
     def reserve_scratch(self, nbytes: int) -> None:
         """Give every thread at least this much memory."""
@@ -72,10 +77,12 @@ class ThreadPool:
                 self._grow_scratch(nbytes)
 
     def _grow_scratch(self, nbytes: int) -> None:
-        self._scratch_bytes = -(-nbytes // _PAGE) * _PAGE
-        self._scratch = aligned_bytes(self.threads * self._scratch_bytes, _PAGE)
+        """The size is noted last: an interrupt before leaves it to the next call."""
+        size = -(-nbytes // _PAGE) * _PAGE
+        scratch = aligned_bytes(self.threads * size, _PAGE)
         for index, record in enumerate(self._records, 1):
-            record[1] = self._scratch.ctypes.data + index * self._scratch_bytes
+            record[1] = scratch.ctypes.data + index * size
+        self._scratch, self._scratch_bytes = scratch, size
 
     def _start(self) -> None:
         self._process = os.getpid()

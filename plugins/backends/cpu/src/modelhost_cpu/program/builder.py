@@ -83,6 +83,7 @@ class Program:
         derived: arrays that are made of the inputs at every step; the length of ``x`` is the size ``"x"``, its
             address the base ``"derived.x"``.
         scratch_bytes: for each thread.
+        most: greatest lengths of derived arrays whose lengths are sizes of memory, by name.
     """
 
     calls: list[Call]
@@ -90,6 +91,7 @@ class Program:
     outputs: dict[str, View]
     derived: dict[str, Derivation]
     scratch_bytes: int
+    most: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -109,6 +111,7 @@ class ProgramBuilder:
     states: Mapping[str, tuple[int, ...]] | None = None
     calls: list[Call] = field(default_factory=list)
     derived: dict[str, Derivation] = field(default_factory=dict)
+    _most: dict[str, int] = field(default_factory=dict)
     _views: dict[Tensor, View] = field(default_factory=dict)
     _buffers: list[Buffer] = field(default_factory=list)
     _shared: dict[object, Any] = field(default_factory=dict)
@@ -136,7 +139,7 @@ class ProgramBuilder:
                 view.buffer.last = len(self.calls)
         units = plan_buffers(self._buffers)
         scratch = max((call.scratch for call in self.calls), default=0)
-        return Program(self.calls, units, outputs, self.derived, scratch)
+        return Program(self.calls, units, outputs, self.derived, scratch, self._most)
 
     def _input(self, tensor: Tensor) -> View:
         columns = prod(dim if isinstance(dim, int) else 0 for dim in tensor.shape[1:])
@@ -213,12 +216,16 @@ class ProgramBuilder:
         result: Result = self._shared[key]
         return result
 
-    def derive(self, name: str, make: Derivation) -> tuple[Slot, Slot]:
+    def derive(self, name: str, make: Derivation, most: int | None = None) -> tuple[Slot, Slot]:
         """An int32 array that is made of the step's inputs: its address and its length.
 
-        ``make`` is called at every step with all inputs by name, those of the graph and ``generated``; keep it fast.
+        Args:
+            make: called at every step with all inputs by name, those of the graph and ``generated``; keep it fast.
+            most: greatest length, needed where it is the symbol of a temporary: memory is planned with it.
         """
         self.derived.setdefault(name, make)
+        if most is not None:
+            self._most[name] = most
         return Slot(f"derived.{name}"), rows_of(name)
 
     def call(

@@ -36,4 +36,5 @@ class Lifetimes:
         """
         if view.buffer is None:
             return False
-        return not any(self.needed_later(tensor) for tensor, other in others if view.overlaps(other))
+        sharing = ((tensor, other) for tensor, other in others if other.buffer is view.buffer)
+        return not any(view.overlaps(other) and self.needed_later(tensor) for tensor, other in sharing)
