@@ -44,8 +44,8 @@ def test_no_command_is_wrong_usage(cli: Cli) -> None:
         ("Plugin", "there is no command 'Plugin'. Did you mean plugin or plugins or explain? See: modelhost --help"),
         (
             "xyzzy",
-            "there is no command 'xyzzy'. The commands are run, plan, explain, bench, tokenize, plugins, plugin, doctor. "
-            "See: modelhost --help",
+            "there is no command 'xyzzy'. The commands are run, plan, explain, bench, tokenize, plugins, plugin, "
+            "doctor. See: modelhost --help",
         ),
         (
             "--no-plugins",

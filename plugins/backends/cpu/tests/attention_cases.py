@@ -14,12 +14,11 @@ from modelhost_cpu.machine import Isa
 from modelhost_cpu.settings import CpuSettings
 
 from modelhost.api.backend import CacheSpec, DType, Executable, Graph, Parameter, Tensor
+from modelhost.api.reference import ReferenceBackend
 from modelhost.graph import ops
-from modelhost.graph.operation import tracing
-from modelhost.graph.passes import lower
-from modelhost.reference import ReferenceBackend
 from modelhost.testing.arrays import RandomWeights, require_close
 from modelhost.testing.backend import TOLERANCES
+from modelhost.testing.graphs import lower, tracing
 from modelhost.testing.op_cases import Operands
 from modelhost.testing.paged_steps import Chunk, PagedSteps
 

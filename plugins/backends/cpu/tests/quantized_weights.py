@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 import numpy.typing as npt
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from modelhost.api.backend import Weight
+from modelhost.testing.oracles import decoder_of
 
 SCALES = {
     "q4_0": (0,),
@@ -36,7 +35,7 @@ def weight_of(encoding: str, blocks: npt.NDArray[np.uint8], name: str = "weight"
     """Blocks ``[*leading, blocks, bytes of a block]`` as a weight."""
     values, _ = block_sizes(encoding)
     shape = (*blocks.shape[:-2], blocks.shape[-2] * values)
-    decode = getattr(import_module("modelhost.weights.decode"), encoding)
+    decode = decoder_of(encoding)
     return Weight(name, encoding, shape, blocks.reshape(*blocks.shape[:-2], -1), decode)
 
 

@@ -15,7 +15,7 @@ from modelhost.api import UnsupportedError
 from modelhost.api.backend import CacheLayout, Graph, Parameter, Weight
 from modelhost.api.step import Step
 from modelhost.graph import ops
-from modelhost.graph.operation import tracing
+from modelhost.testing.graphs import tracing
 
 from .quantized_weights import PLAIN, SCALES, bfloat16_values, random_blocks, random_weight, set_factors, weight_of
 

@@ -13,7 +13,7 @@ from modelhost_cpu.language.function import Function
 from modelhost_cpu.language.types import f32, vector
 from modelhost_cpu.language.value import Value
 
-from modelhost.reference.kernels import ACTIVATIONS as REFERENCE
+from modelhost.testing.oracles import ACTIVATIONS as REFERENCE
 
 from .kernel_language import TARGETS, Array, apply
 

@@ -12,8 +12,8 @@ from modelhost_cpu.program.lowering import lowerings
 from modelhost_cpu.settings import CpuSettings
 
 from modelhost.api.backend import DType, Graph
+from modelhost.api.reference import ReferenceBackend
 from modelhost.graph import ops
-from modelhost.reference import ReferenceBackend
 from modelhost.testing.arrays import RandomWeights, require_close
 from modelhost.testing.op_cases import OpCase, Operands, Outputs
 from modelhost.testing.paged_steps import Chunk, PagedSteps

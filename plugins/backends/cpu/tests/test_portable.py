@@ -20,8 +20,7 @@ from modelhost.api.backend import Graph, Parameter
 from modelhost.api.model import trace
 from modelhost.api.step import Step
 from modelhost.graph import ops
-from modelhost.graph.operation import tracing
-from modelhost.graph.passes import lower, optimize
+from modelhost.testing.graphs import lower, optimize, tracing
 from modelhost.testing.op_cases import op_cases
 from modelhost.testing.small_decoder import VARIANTS, SmallDecoder, Variant
 

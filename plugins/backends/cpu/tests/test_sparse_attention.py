@@ -10,7 +10,7 @@ from modelhost_cpu.machine import Isa
 
 from modelhost.api.backend import CacheSpec, DType, Graph, State, Tensor
 from modelhost.graph import ops
-from modelhost.graph.operation import tracing
+from modelhost.testing.graphs import tracing
 from modelhost.testing.op_cases import Operands
 from modelhost.testing.paged_steps import Chunk, PagedSteps
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .function import Function
-from .types import i8, i64, void
+from .types import i8, void
 from .value import Value
 
 TILE_ROWS = 16
