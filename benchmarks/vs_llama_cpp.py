@@ -17,14 +17,15 @@ Prints a Markdown table. How the numbers come about:
 - A decode is the median step after a context is filled.
 - Peak RSS is VmHWM after a prompt of 512 tokens and a decode, with room for one sequence. Ours is that of the whole
   process. From llama.cpp's the Python interpreter that drives it is taken off.
-- Loading begins when the modules or the library are loaded, and ends with the first token after 32. The rows "process"
-  begin with the start of the process. Cold is with our caches empty and the file evicted from the page cache by
-  posix_fadvise; the JSON has the share that stayed. Warm is with both filled.
+- Loading is timed from when the engine's modules or llama.cpp's library have been imported, to the first token after
+  a prompt of 32. The rows "process" are timed from the start of the process. Cold is with our caches empty and the file
+  evicted from the page cache by posix_fadvise; the JSON has the share that stayed. Warm is with both filled.
 - Perplexity is over the same tokens of perplexity.txt, in windows of 512. The row "generated" computes the first
   windows with the kernels of generated tokens; llama.cpp gets one token at a time for it.
 - The limit of a speed is what the machine's read bandwidth, over as many bytes as the file has (decode), or its
   arithmetic (prefill) allows, see machine_limits.py.
-- The processors' time that other programs took meanwhile is above the table. Numbers with much of it are of little use.
+- The processors' time that other programs took meanwhile is above the table. With more than a tenth of it no number
+  can be relied on, and the line says so.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ from comparison.speeds import compare_speeds
 from machine_limits import LARGE, limits
 
 HERE = Path(__file__).parent
+QUIET = 0.1
+"""Most of the processors' time that other programs may take."""
 CHECKPOINTS = ("smollm2", "gemma3", "qwen2.5-coder")
 
 
@@ -60,7 +63,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--backend", help="ours; the best usable one")
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"))
     parser.add_argument("--threads", type=int, nargs="+", help="one run for each; all processors, and 1")
-    parser.add_argument("--alternations", type=int, help="at least 5, or 3 with --quick")
+    parser.add_argument("--alternations", type=int, help="5, or 3 with --quick")
     parser.add_argument("--steps", type=int, default=32, help="timed steps of a decode")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values there")
     parser.add_argument("--quick", action="store_true", help="one checkpoint, all processors, three speeds")
@@ -163,7 +166,10 @@ def heading(facts: dict[str, Any]) -> str:
 
 
 def _others(share: float | None) -> str:
-    return "" if share is None else f"Other programs took {share:.0%} of the processors' time."
+    if share is None:
+        return ""
+    text = f"Other programs took {share:.0%} of the processors' time."
+    return text if share <= QUIET else f"{text} **That is too much: neither speeds nor ratios can be relied on.**"
 
 
 def main() -> None:

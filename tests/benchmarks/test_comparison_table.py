@@ -217,6 +217,7 @@ def test_heading_names_machine_and_sides() -> None:
         "modelhost (backend torch, float32) and llama.cpp 0.5 on 2 x Some CPU: 2 threads read 26.0 GB/s and compute "
         "1.90 TFLOP/s. Other programs took 7% of the processors' time.\n"
     )
+    assert "can be relied on" in vs_llama_cpp.heading({**facts, "taken_by_others": 0.11})
 
 
 def test_share_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

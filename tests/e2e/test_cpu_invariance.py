@@ -126,6 +126,25 @@ def test_preempted_requests(dtype: str, load: Load, requests: list[Request], exp
     assert engine.scheduler.preemptions > 0
 
 
+def test_a_preempted_request_whose_answer_is_in_another_prompt(load: Load, text: list[int]) -> None:
+    """Going on, it takes none of the other's blocks: there its tokens are computed by the kernels of prompts."""
+    llm = load("bfloat16")
+    params = SamplingParams(temperature=0, max_tokens=60, logprobs=3, ignore_eos=True)
+    [expected] = alone(llm, [(text[:40], params)])
+    engine = another_engine(llm, cache_tokens=256, scheduling_policy="priority")
+    longer = [("quoting", text[:40] + expected[0][:45], 100), ("third", text[300:360], 50)]
+    for name, prompt, count in longer:
+        engine.add_request(name, prompt, SamplingParams(temperature=0, max_tokens=count, ignore_eos=True))
+        engine.step()
+    engine.add_request("preempted", text[:40], params, priority=1)
+    finished: dict[str, RequestOutput] = {}
+    while engine.busy:
+        finished |= {output.request_id: output for output in engine.step() if output.finished}
+    assert engine.scheduler.preemptions > 0
+    answer = finished["preempted"].outputs[0]
+    assert (answer.token_ids, answer.logprobs) == expected
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_speculation(dtype: str, load: Load, text: list[int], requests: list[Request], expected: Any) -> None:
     """Drafts change nothing, greedy or sampled. Repetitive prompts see to it that many are right."""

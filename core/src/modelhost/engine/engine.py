@@ -224,7 +224,7 @@ class Engine:
         }
         plain = [span for span in spans if not span.chunk.draft_length]
         while plain:
-            rows = logits[[span.end - 1 for span in plain]]
+            rows = _rows(logits, [span.end - 1 for span in plain])
             try:
                 sampled = self._sampler.sample_batch(rows, [span.chunk.request.sampling for span in plain])
             except SamplingError as error:
@@ -339,3 +339,8 @@ class Engine:
         if outside is not None:
             raise RequestError(f"prompt token {outside} is outside the vocabulary of {self.vocab_size} tokens")
         params.check_model(self.vocab_size, self.config.max_logprobs)
+
+
+def _rows(logits: Logits, indices: list[int]) -> Logits:
+    """``logits[indices]``, without a copy where these are all rows in order."""
+    return logits if indices == list(range(len(logits))) else logits[indices]

@@ -144,7 +144,10 @@ class KVCacheManager:
         return self._prefix_caching and bool(self._recurrent)
 
     def start(self, request: Request) -> int:
-        """Begin a sequence.
+        """Begin a sequence, or begin it again.
+
+        Blocks with tokens of its own answer are computed again: those that can be found may be of another sequence whose
+        prompt has these tokens, and a backend may compute the tokens of prompts differently.
 
         Returns:
             how many of its first tokens are in the cache already: a whole number of blocks, and not all tokens.
@@ -159,7 +162,8 @@ class KVCacheManager:
         self._sequences[request.id] = sequence
         if not self._prefix_caching or request.params.prompt_logprobs is not None:
             return 0
-        blocks = self._longest_match(sequence.hashes, (request.length - 1) // self.block_size)
+        most = min(request.length - 1, request.prompt_length) // self.block_size
+        blocks = self._longest_match(sequence.hashes, most)
         self._share(sequence, blocks)
         return blocks * self.block_size
 

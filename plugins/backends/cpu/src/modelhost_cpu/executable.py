@@ -15,7 +15,7 @@ from .native.pool import aligned_bytes
 from .program.builder import Call, Options, ProgramBuilder
 from .program.image import ProgramImage
 from .program.lowering import lowerings
-from .program.views import View, arena
+from .program.views import View, arena, output_base
 from .weights import WeightStore
 
 if TYPE_CHECKING:
@@ -104,6 +104,12 @@ class _Step:
         self._sizes |= {name: len(array) for name, array in derived.items()}
         self._arrays |= {f"derived.{name}": array for name, array in derived.items()}
         self._bases = self._arena_bases(executable)
+        self._owned = {
+            name: np.empty(self._shape(name), np.float32)
+            for name, view in self._program.outputs.items()
+            if view.slot.base == output_base(name)
+        }
+        self._bases |= {output_base(name): array.ctypes.data for name, array in self._owned.items()}
 
     def _arena_bases(self, executable: CpuExecutable) -> dict[str, int]:
         """Start of the part of the arena of every symbol; the arena grows with the largest step."""
@@ -132,14 +138,19 @@ class _Step:
         return self._arrays[base.removeprefix("input.")].ctypes.data if known is None else known
 
     def results(self) -> dict[str, Float]:
-        """Copies of the outputs, float32 in the shapes that the graph says."""
-        return {name: self._result(name, view) for name, view in self._program.outputs.items()}
+        """The outputs, float32 in the shapes that the graph says, in memory that no later step writes to."""
+        copied = {name: view for name, view in self._program.outputs.items() if name not in self._owned}
+        return self._owned | {name: self._copy(name, view) for name, view in copied.items()}
 
-    def _result(self, name: str, view: View) -> Float:
-        shape = tuple(evaluate(dim, self._sizes) for dim in self._graph.outputs[name].shape)
-        slot = view.slot
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return tuple(evaluate(dim, self._sizes) for dim in self._graph.outputs[name].shape)
+
+    def _copy(self, name: str, view: View) -> Float:
+        shape, slot = self._shape(name), view.slot
         if slot.base.startswith("input."):
             return self._arrays[slot.base.removeprefix("input.")].reshape(shape).astype(np.float32)
+        if slot.base.startswith("output."):
+            return self._owned[slot.base.removeprefix("output.")].reshape(shape).copy()
         start = self._bases[slot.base] - self._arena.ctypes.data + self._sizes[slot.size] * slot.scale + slot.offset
         kind = np.int32 if view.dtype == "int32" else np.float32
         rows = self._sizes[view.rows.size] * view.rows.scale + view.rows.offset

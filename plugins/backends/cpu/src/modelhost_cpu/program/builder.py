@@ -134,10 +134,12 @@ class ProgramBuilder:
             self._node, self._lifetimes.place = node, place
             lowerings[node.op.name](self, node)
         outputs = {name: self.view(tensor) for name, tensor in self.graph.outputs.items()}
-        for view in outputs.values():
+        for name, view in outputs.items():
             if view.buffer is not None:
                 view.buffer.last = len(self.calls)
-        units = plan_buffers(self._buffers)
+                if _fills(view, view.buffer) and not view.buffer.output:
+                    view.buffer.output = name
+        units = plan_buffers([buffer for buffer in self._buffers if not buffer.output])
         scratch = max((call.scratch for call in self.calls), default=0)
         return Program(self.calls, units, outputs, self.derived, scratch, self._most)
 
@@ -266,3 +268,9 @@ class ProgramBuilder:
             if operand.buffer.first < 0:
                 operand.buffer.first = len(self.calls)
             operand.buffer.last = len(self.calls)
+
+
+def _fills(view: View, buffer: Buffer) -> bool:
+    """Whether a view of float32 numbers is the whole of a buffer, so that an array can take the buffer's place."""
+    whole = view.contiguous and view.offset == 0 and view.dtype == "float32"
+    return whole and -(-view.stride * view.rows.scale // 64) * 64 == buffer.unit_bytes

@@ -41,6 +41,7 @@ class Buffer:
         first: number of the call that writes it first.
         last: number of the last call that uses it.
         place: offset in units of the symbol, once planned.
+        output: name of the output of the program that it is, in memory of its own; ``""`` for none.
     """
 
     symbol: str
@@ -48,6 +49,7 @@ class Buffer:
     first: int = -1
     last: int = -1
     place: int = 0
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ class View:
             return self.place
         if self.buffer is None:
             raise ValueError("a view is in a buffer or has a place")
+        if self.buffer.output:
+            return Slot(output_base(self.buffer.output), offset=self.offset)
         symbol = self.buffer.symbol
         return Slot(arena(symbol), symbol, self.buffer.place, self.offset)
 
@@ -110,6 +114,11 @@ class View:
 def arena(symbol: str) -> str:
     """The base of the buffers of a symbol."""
     return f"arena.{symbol}"
+
+
+def output_base(name: str) -> str:
+    """The base of an output that has memory of its own."""
+    return f"output.{name}"
 
 
 def plan_buffers(buffers: list[Buffer]) -> dict[str, int]:
