@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import multiprocessing
 import sys
 import threading
@@ -148,7 +147,6 @@ def in_a_fork(function: Callable[[], Any], seconds: float = 60.0) -> Any:
     """
 
     def child(end: Connection) -> None:
-        faulthandler.dump_traceback_later(seconds / 2, exit=True)
         end.send(function())
 
     context = multiprocessing.get_context("fork")

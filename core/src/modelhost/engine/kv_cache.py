@@ -146,8 +146,8 @@ class KVCacheManager:
     def start(self, request: Request) -> int:
         """Begin a sequence, or begin it again.
 
-        Blocks with tokens of its own answer are computed again: those that can be found may be of another sequence whose
-        prompt has these tokens, and a backend may compute the tokens of prompts differently.
+        Blocks with tokens of its own answer are computed again: those that can be found may be of another sequence
+        whose prompt has these tokens, and a backend may compute the tokens of prompts differently.
 
         Returns:
             how many of its first tokens are in the cache already: a whole number of blocks, and not all tokens.

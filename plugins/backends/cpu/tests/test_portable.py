@@ -47,6 +47,17 @@ def _targets() -> dict[str, Target]:
 TARGETS = _targets()
 
 
+def _marked(*often: str) -> pytest.MarkDecorator:
+    """All targets, of which only ``often`` are not slow."""
+    marked = [pytest.param(name, marks=() if name in often else pytest.mark.slow) for name in TARGETS]
+    return pytest.mark.parametrize("target", marked)
+
+
+targets = _marked("aarch64", "baseline")
+exactness = pytest.mark.parametrize("exact", (True, False), ids=("exact", "fast"))
+_CHECKED: set[tuple[Target, KernelSpec]] = set()
+
+
 def _stored(parameter: Parameter, encoding: str, exact: bool) -> StoredWeight:
     """A weight that nothing is read from."""
     plain = len(parameter.sizes) < 2 or parameter.dtype == "int32"
@@ -76,22 +87,27 @@ def _specs(programs: Iterable[Program]) -> set[KernelSpec]:
 
 
 def _require_portable(specs: set[KernelSpec], target: Target) -> None:
+    """Generate code for those kernels that no test has generated for this target before."""
     assert specs
     for spec in specs:
+        if (target, spec) in _CHECKED:
+            continue
         content = emit_object(spec.build(target), target)
         assert machine_of(content) == (X86_64 if target.is_x86 else AARCH64)
         assert undefined_symbols(content) <= C_LIBRARY, spec.recipe
+        _CHECKED.add((target, spec))
 
 
-@pytest.mark.parametrize("exact", (True, False), ids=("exact", "fast"))
-@pytest.mark.parametrize("target", TARGETS)
+@exactness
+@targets
 def test_decoders(target: str, exact: bool) -> None:
     programs = [_program(_decoder(variant, exact), TARGETS[target], exact) for variant in VARIANTS]
     _require_portable(_specs(programs), TARGETS[target])
 
 
-@pytest.mark.parametrize("exact", (True, False), ids=("exact", "fast"))
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.slow
+@exactness
+@targets
 def test_every_op(target: str, exact: bool) -> None:
     programs = [_program(graph, TARGETS[target], exact) for graph in _op_graphs(exact)]
     _require_portable(_specs(programs), TARGETS[target])
@@ -107,7 +123,7 @@ def _projection() -> Graph:
     return graph
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@_marked("aarch64")
 def test_every_encoding(target: str) -> None:
     graph, slots = _projection(), ("work", "rows", "destination", "bad")
     programs = [_program(graph, TARGETS[target], exact, name) for name in packings() for exact in (True, False)]
@@ -118,7 +134,7 @@ def test_every_encoding(target: str) -> None:
     _require_portable(_specs(programs) | loading, TARGETS[target])
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@targets
 def test_driver(target: str) -> None:
     content = emit_object(build_driver(TARGETS[target]), TARGETS[target])
     assert undefined_symbols(content) <= SYSTEM | C_LIBRARY

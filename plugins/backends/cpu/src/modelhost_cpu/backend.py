@@ -70,7 +70,8 @@ class CpuBackend:
 
     def workspace_bytes(self, graph: Graph, sizes: Mapping[str, int]) -> int:
         program = self._plan(graph, sizes["block_size"])
-        arena = sum(unit * _size(sizes | program.most, symbol) for symbol, unit in program.unit_bytes.items())
+        known = {**sizes, **program.most}
+        arena = sum(unit * _size(known, symbol) for symbol, unit in program.unit_bytes.items())
         results = sum(tensor.nbytes(sizes) for tensor in graph.outputs.values())
         return arena + results + self._threads * program.scratch_bytes
 

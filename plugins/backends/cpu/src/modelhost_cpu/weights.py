@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _GROUPS_OF_A_CHUNK = 8
 _VECTOR_BYTES = 64
+_SLAB_BYTES = 16 << 20
 _SLAB_VALUES = 4 << 20
 """Values of an encoding without a packing that are decoded at a time."""
 
@@ -168,11 +169,23 @@ class _Rows:
 
 
 def _encoded(weight: Weight) -> Iterator[_Rows]:
+    """Rows where they are. Those of a matrix come in slabs, whose pages are released once they are packed."""
+    if len(weight.shape) == 2 and len(weight.pieces()) == 1:
+        step = max(1, _SLAB_BYTES // (ROWS * max(1, weight.blocks.shape[-1]))) * ROWS
+        for first in range(0, weight.shape[0], step):
+            slab = weight.rows(slice(first, first + step))
+            yield _together(slab)
+            slab.release()
+    else:
+        yield _together(weight)
+
+
+def _together(weight: Weight) -> _Rows:
     """All rows, where they are."""
     blocks = [piece.blocks for piece in weight.pieces()]
     blocks = [array if array.strides[-1] == 1 else np.ascontiguousarray(array) for array in blocks]
     every = np.concatenate([_row_addresses(array).reshape(-1) for array in blocks])
-    yield _whole_groups(every.reshape(-1, weight.shape[-2]), blocks)
+    return _whole_groups(every.reshape(-1, weight.shape[-2]), blocks)
 
 
 def _decoded(weight: Weight) -> Iterator[_Rows]:

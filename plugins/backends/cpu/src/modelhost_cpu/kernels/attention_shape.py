@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from modelhost_cpu.language import tiles
 from modelhost_cpu.machine import Target
 
 from .attention_tasks import MOST_ROWS, PARTITION, ROW_BLOCK
@@ -111,6 +112,7 @@ class AttentionShape:
             "flagged": SPANS * 8 if self.selected else 0,
             "query_tiles": self.most_rows // STRIP * self.steps * TILE if self.matrix else 0,
             "key_tails": STRIPS * TILE if self.matrix and self.tail_lines else 0,
+            "configuration": tiles.CONFIGURATION_BYTES if self.matrix else 0,
             "weights": SPANS * ROW_BLOCK * LINE if self.matrix else 0,
         }
 

@@ -53,7 +53,7 @@ the finished partitions of those rows; it is 0 before and after every op.
 """
 _REST = (0,) * (FIELDS - FINISHED)
 _TASKS_PER_THREAD = 8
-_PARTS_PER_THREAD = 4
+_PARTS_PER_THREAD = 3
 STORED_ROWS = 16
 """Rows are stored in multiples of this."""
 _STORED_ROWS_PER_THREAD = 4096

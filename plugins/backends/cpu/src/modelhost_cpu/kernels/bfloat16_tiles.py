@@ -13,12 +13,14 @@ from modelhost_cpu.encodings.packing import ROWS, Packing
 from modelhost_cpu.encodings.quantized import Quantized
 from modelhost_cpu.language.convert import narrow
 from modelhost_cpu.language.function import Function
-from modelhost_cpu.language.types import bf16, f32, i16, i32, i64, vector
+from modelhost_cpu.language.types import bf16, f32, i16, i32, vector
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet
 from modelhost_cpu.program.views import Slot, View
+
+from .row_number import row_number
 
 COLUMNS = 32
 """Columns of a step."""
@@ -27,6 +29,7 @@ PAIR = 32
 LINE = 64
 """Bytes of a row of a tile."""
 _WIDEST = 1024
+_WIDTH = 768
 _GRANULE = 256
 _FLOATS = vector(f32, ROWS)
 
@@ -38,7 +41,7 @@ def blocked_columns(columns: int) -> int:
     """
     if columns <= _WIDEST:
         return columns
-    blocks = -(-columns // _WIDEST)
+    blocks = -(-columns // _WIDTH)
     return -(-columns // (blocks * _GRANULE)) * _GRANULE
 
 
@@ -79,12 +82,8 @@ def pack_rows(k: Kernel) -> None:
     columns = k.minimum(k.number("inputs") - block * width, width)
     steps = (columns + (COLUMNS - 1)) // COLUMNS
     target = k.pointer("y") + (k.work * block * width * 2 + first_row * steps * LINE)
-    indices = k.pointer("rows")
     with k.loop(0, count) as row:
-        index = k.variable(first_row + row)
-        with k.when(indices.to_integer() > 0):
-            index.set(k.load(i32, indices, (first_row + row) * 4).to(i64))
-        source = k.pointer("x") + index.value * k.number("stride") + block * width * 4
+        source = k.pointer("x") + row_number(k, first_row + row) * k.number("stride") + block * width * 4
         with k.loop(0, columns // COLUMNS) as step:
             halves = [k.load(_FLOATS, source, step * (4 * COLUMNS) + 4 * ROWS * half) for half in range(2)]
             k.store(_joined(k, *halves), target, (step * count + row) * LINE, align=LINE)

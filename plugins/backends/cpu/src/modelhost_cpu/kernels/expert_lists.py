@@ -15,6 +15,8 @@ from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet
 from modelhost_cpu.program.views import Slot, View
 
+from .row_number import row_number
+
 _COUNT_BYTES = 64
 _SHARE_BYTES = 12
 _CHUNKS_OF_A_THREAD = 8
@@ -75,14 +77,6 @@ def expert_lists(b: ProgramBuilder, ids: View, rows: RowSet, experts: int) -> Ex
     count = replace(rows.count, scale=rows.count.scale * top_k, offset=rows.count.offset * top_k)
     chunks = _CHUNKS_OF_A_THREAD * b.options.threads if b.options.threads > 1 else 1
     return ExpertLists(rows, shares, sources, places, count, top_k, chunks)
-
-
-def row_number(k: Kernel, row: Value) -> Value:
-    """The number in the whole tensor of a row of the set; slot ``rows``, null for all rows."""
-    number, indices = k.variable(row), k.pointer("rows")
-    with k.unless(indices.to_integer().equals(0)):
-        number.set(k.load(i32, indices, row * 4).to(i64))
-    return number.value
 
 
 def sort_choices(k: Kernel) -> None:

@@ -19,8 +19,9 @@ from modelhost_cpu.program.views import Slot, View
 from modelhost_cpu.weights import StoredWeight
 
 from .elementwise import clamped, gated
-from .expert_lists import ExpertLists, Task, each_task, expert_lists, row_number
+from .expert_lists import ExpertLists, Task, each_task, expert_lists
 from .expert_products import ExpertProduct, expert_product, left_operand
+from .row_number import row_number
 
 _GRAIN_ELEMENTS = 16_384
 

@@ -33,7 +33,9 @@ def lanes_of_dot(target: Target) -> int:
     return 8 if target.vector_bits >= 256 else 4
 
 
-def call_dot(k: Function, weights: Sequence[Value], record: Value, half: int | None, offset: int, bits: int) -> Value:
+def dot_with_record(
+    k: Function, weights: Sequence[Value], record: Value, half: int | None, offset: int, bits: int
+) -> Value:
     """The products of unsigned weights, less an offset, with a record of :mod:`.quantize` or half of it.
 
     Args:
@@ -60,7 +62,7 @@ def add_scaled(k: Function, total: Value, product: Value, factors: Factors, reco
 
     Args:
         total: ``lanes x f32``.
-        product: ``lanes x i32``, as of :func:`call_dot`.
+        product: ``lanes x i32``, as of :func:`dot_with_record`.
         factors: of the weights.
         record: address of the activations.
         half: which half of the record; ``None`` for all of it.

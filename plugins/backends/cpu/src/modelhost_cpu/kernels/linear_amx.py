@@ -12,7 +12,6 @@ from typing import Any
 
 from modelhost_cpu.encodings.packing import ROWS, Packing
 from modelhost_cpu.encodings.plain import Plain
-from modelhost_cpu.language.types import i32, i64
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
@@ -22,6 +21,7 @@ from modelhost_cpu.weights import StoredWeight, group_bytes
 
 from .amx_panel import PANEL, PANEL_SCRATCH, SLAB, SUM_BYTES, VECTOR, Panel, Place, Rows, multiply_panel, sum_line
 from .bfloat16_tiles import COLUMNS, LINE, PAIR, blocked_columns, packed_rows
+from .row_number import row_number
 
 LINEAR_SCRATCH = PANEL_SCRATCH + SUM_BYTES
 """Bytes of scratch memory that :func:`linear_amx` uses."""
@@ -107,17 +107,9 @@ class _Results:
             k.store(value, place, group * LINE, align=LINE)
         return Place(place, k.integer(0), k.integer(0), k.integer(LINE))
 
-    def _index(self, row: Value) -> Value:
-        """The number in the whole tensor of a row of the set."""
-        k = self._k
-        number, indices = k.variable(row), k.pointer("rows")
-        with k.when(indices.to_integer() > 0):
-            number.set(k.load(i32, indices, row * 4).to(i64))
-        return number.value
-
     def _row(self, row: Value) -> Value:
         k = self._k
-        return k.pointer("y") + self._index(row) * k.number("y_stride") + self._first_output * 4
+        return k.pointer("y") + row_number(k, row) * k.number("y_stride") + self._first_output * 4
 
     def _place(self, row: Value) -> Place:
         """The place of the rows from row ``row`` on, if they follow one another."""
@@ -127,9 +119,9 @@ class _Results:
 
     def _direct(self, rows: Rows) -> Value:
         """Whether tiles can be stored: the panel is whole and the rows follow one another."""
-        whole = self.count(0) >= PANEL
-        last = rows.count - 1
-        return whole & (self._index(rows.first + last) - self._index(rows.first)).equals(last)
+        whole, last = self.count(0) >= PANEL, rows.count - 1
+        first, final = (row_number(self._k, row) for row in (rows.first, rows.first + last))
+        return whole & (final - first).equals(last)
 
     def start(self, rows: Rows, is_first: Value) -> Place:
         k = self._k

@@ -15,7 +15,7 @@ from modelhost_cpu.program.rows import RowSet
 from modelhost_cpu.program.views import Slot, View
 from modelhost_cpu.weights import StoredWeight
 
-from .int8_dot import add_scaled, call_dot, lanes_of_dot
+from .int8_dot import add_scaled, dot_with_record, lanes_of_dot
 from .quantize import RECORD_BYTES, quantized
 from .row_tiles import Chunk, Sums, call_product, multiply_rows, prefetch
 
@@ -90,6 +90,6 @@ def _products(k: Kernel, packing: Quantized, decoded: _Decoded, record: Value, t
     """``total`` plus the products of a part with a record."""
     for index, (quads, factors) in enumerate(decoded):
         half = None if len(decoded) == 1 else index
-        product = call_dot(k, quads, record, half, packing.offset, sum(packing.planes))
+        product = dot_with_record(k, quads, record, half, packing.offset, sum(packing.planes))
         total = add_scaled(k, total, product, factors, record, half)
     return total

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modelhost_cpu.language.function import Function
-from modelhost_cpu.language.types import f32, i8, i32, i64, vector
+from modelhost_cpu.language.types import f32, i8, i32, vector
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet
 from modelhost_cpu.program.views import Slot, View
+
+from .row_number import row_number
 
 COLUMNS = 32
 """Columns of a record."""
@@ -89,11 +91,8 @@ def quantize(k: Kernel) -> None:
     first = k.chunk * k.number("grain")
     columns = k.number("columns")
     with k.loop(first, k.minimum(first + k.number("grain"), k.work)) as row:
-        number, indices = k.variable(row), k.pointer("rows")
-        with k.unless(indices.to_integer().equals(0)):
-            number.set(k.load(i32, indices, row * 4).to(i64))
         target = k.pointer("y") + row * (columns // COLUMNS * RECORD_BYTES)
-        quantize_row(k, k.pointer("x") + number.value * k.number("stride"), columns, target)
+        quantize_row(k, k.pointer("x") + row_number(k, row) * k.number("stride"), columns, target)
 
 
 def quantize_row(k: Function, x: Value, columns: Value | int, records: Value) -> None:

@@ -10,13 +10,15 @@ from typing import Any
 
 from modelhost_cpu.encodings.packing import ROWS, Packing
 from modelhost_cpu.language.function import Variable
-from modelhost_cpu.language.types import f32, i32, i64, lanes_of, vector
+from modelhost_cpu.language.types import f32, lanes_of, vector
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet
 from modelhost_cpu.program.views import Slot, View
 from modelhost_cpu.weights import StoredWeight, group_bytes
+
+from .row_number import row_number
 
 _GROUPS_OF_ONE_ROW = 4
 """Groups that a single row is multiplied with at a time: several streams of weights hide the latency of memory."""
@@ -109,19 +111,12 @@ class Chunk:
 
     def source(self, row: Value) -> Value:
         """The address in ``x`` of a row of the set."""
-        number = row if self._compact else self._number(row)
+        number = row if self._compact else row_number(self._k, row)
         return self._k.pointer("x") + number * self._k.number("x_stride")
 
     def target(self, row: Value) -> Value:
         """The address in ``y`` of a row of the set."""
-        return self._k.pointer("y") + self._number(row) * self._k.number("y_stride")
-
-    def _number(self, row: Value) -> Value:
-        k = self._k
-        number, indices = k.variable(row), k.pointer("rows")
-        with k.unless(indices.to_integer().equals(0)):
-            number.set(k.load(i32, indices, row * 4).to(i64))
-        return number.value
+        return self._k.pointer("y") + row_number(self._k, row) * self._k.number("y_stride")
 
     def bias(self, group: Value, lanes: int) -> list[Value]:
         """The bias of a group, or zeros, as vectors that follow each other. A bias is filled up to whole groups."""

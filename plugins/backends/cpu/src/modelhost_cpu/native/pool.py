@@ -58,7 +58,8 @@ class ThreadPool:
     def __init__(self, compiler: Compiler, threads: int) -> None:
         compiler.load("driver", "driver", build_driver)
         self.threads = threads
-        self._compiler = compiler
+        self._compiler = compiler  # the threads run in its code
+        self._worker = compiler.address("worker")
         self._renew_lock()
         call_in_children(self._renew_lock)
         self._scratch_bytes = 0
@@ -99,7 +100,7 @@ class ThreadPool:
 
     def _create(self, record: Int) -> ctypes.c_void_p:
         create = ctypes.CDLL(None).pthread_create
-        handle, entry = _POINTER(), _POINTER(self._compiler.address("worker"))
+        handle, entry = _POINTER(), _POINTER(self._worker)
         if create(ctypes.byref(handle), None, entry, _POINTER(record.ctypes.data)):
             raise UnsupportedError(f"cannot start {self.threads} threads; use fewer with --threads")
         return handle
