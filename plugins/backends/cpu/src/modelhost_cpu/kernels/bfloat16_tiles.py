@@ -61,7 +61,16 @@ def packed_rows(b: ProgramBuilder, x: View, rows: RowSet) -> View:
         b.call(pack_rows, rows.count, operands, grain=PAIR, columns=-(-x.columns // width))
         return packed
 
-    return b.shared(("bfloat16 tiles", x, rows), make)
+    return b.shared(_key(x, rows), make)
+
+
+def use_packed_rows(b: ProgramBuilder, x: View, rows: RowSet, packed: View) -> None:
+    """Say that the rows of a set are packed already."""
+    b.shared(_key(x, rows), lambda: packed)
+
+
+def _key(x: View, rows: RowSet) -> object:
+    return "bfloat16 tiles", x, rows
 
 
 def packed_row_bytes(columns: int) -> int:

@@ -17,8 +17,11 @@ from modelhost_cpu.language.vectors import LANES, each_vector, load_part, store_
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.lowering import lowers
+from modelhost_cpu.program.rows import RowSet
 
 from .activations import ACTIVATIONS
+from .gated_amx import rows_left
+from .row_number import row_number
 
 GRAIN_ELEMENTS = 16_384
 """Elements that a chunk has about; a step of one token is one chunk."""
@@ -31,14 +34,18 @@ def row_grain(columns: int) -> int:
 
 
 def call_elementwise(b: ProgramBuilder, node: Node, formula: Formula, **constants: Any) -> None:
-    """Append a call that computes ``formula(k, *operands, **constants)`` for every element of the node's output."""
+    """Append a call that computes ``formula(k, *operands, **constants)`` for every element of the node's output.
+
+    Rows that are computed already are left out.
+    """
     views = [b.view(operand) for operand in node.operands]  # type: ignore[arg-type]
     y = b.output(node.outputs[0], over=node.operands)
     operands = {f"x{index}": view for index, view in enumerate(views)}
+    rows = rows_left(b, node, y) or RowSet(y.rows)
     b.call(
         elementwise,
-        y.rows,
-        {**operands, "y": y},
+        rows.count,
+        {**operands, "y": y, "rows": rows.indices},
         grain=row_grain(y.columns),
         formula=formula,
         columns_of_row=y.columns,
@@ -57,7 +64,8 @@ def elementwise(
     """Kernel: a formula over rows."""
     pointers = [k.pointer(f"x{index}") for index in range(len(strides) - 1)] + [k.pointer("y")]
     first, last = k.span(k.chunk, row_grain(columns_of_row))
-    with k.loop(first, last) as row:
+    with k.loop(first, last) as place:
+        row = row_number(k, place) if k.has("rows") else place
         *sources, y = [pointer + row * stride for pointer, stride in zip(pointers, strides, strict=True)]
         for offset, count in each_vector(k, columns_of_row):
             operands = [load_part(k, source, offset, count) for source in sources]

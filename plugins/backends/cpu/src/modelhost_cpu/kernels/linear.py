@@ -14,6 +14,7 @@ from modelhost_cpu.program.rows import RowSet, prompt_and_generated
 from modelhost_cpu.program.views import Slot, View
 from modelhost_cpu.weights import StoredWeight
 
+from .gated_amx import call_gated_amx, gating_of
 from .linear_amx import call_linear_amx
 from .linear_dense import call_linear_dense
 from .linear_exact import call_linear_exact
@@ -29,18 +30,28 @@ def lower_linear(b: ProgramBuilder, node: Node) -> None:
     vector = b.values(bias) if bias is not None else None
     rows, columns = shape
     source, target = flat(b, b.view(x), columns), flat(b, b.output(node.outputs[0]), rows)  # type: ignore[arg-type]
-    call_linear(b, source, target, b.parameter(weight), shape, vector)
+    call_linear(b, source, target, b.parameter(weight), shape, vector, gating_of(b, node))
 
 
 def call_linear(
-    b: ProgramBuilder, x: View, y: View, stored: StoredWeight | None, shape: tuple[int, int], bias: Slot | None
+    b: ProgramBuilder,
+    x: View,
+    y: View,
+    stored: StoredWeight | None,
+    shape: tuple[int, int],
+    bias: Slot | None,
+    gating: Node | None,
 ) -> None:
-    """Append ``y = x @ weight.T + bias`` for all rows of ``x``: in float32 if the program is exact, else by origin."""
+    """Append ``y = x @ weight.T + bias`` for all rows of ``x``: in float32 if the program is exact, else by origin.
+
+    Args:
+        gating: the activation that gates the halves of ``y``; it may be computed for prompt rows instead of ``y``.
+    """
     if b.options.exact:
         _call_linear_float32(b, x, y, stored, shape, bias)
         return
     prompt, generated = prompt_and_generated(b, x)
-    if prompt is not None:
+    if prompt is not None and not (gating and call_gated_amx(b, x, stored, shape, bias, prompt, gating)):
         call_linear_amx(b, x, y, stored, shape, bias, prompt)
     if generated is not None:
         call_linear_rows(b, x, y, stored, shape, bias, generated)
