@@ -6,6 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
 from modelhost import LLM
 from modelhost.api import Architecture
 from modelhost.api.backend import CacheLayout
@@ -21,7 +24,20 @@ def write_case(directory: Path, name: str) -> Path:
     """Write a checkpoint with random weights of one of the shapes that are compared with transformers."""
     architecture, _, fields = CASES[name]
     model = load_target(boot().find(Architecture, architecture))
-    return write_random_checkpoint(directory / name, architecture, model, fields)
+    path = write_random_checkpoint(directory / name, architecture, model, fields)
+    _number_experts(path / "model.safetensors", fields.get("n_routed_experts", 0))
+    return path
+
+
+def _number_experts(file: Path, experts: int) -> None:
+    """Where the experts of a token are looked up, give it any of those there are."""
+    rng = np.random.default_rng(0)
+    tensors = load_file(file)
+    tables = {name: table for name, table in tensors.items() if name.endswith("tid2eid")}
+    for name, (rows, chosen) in ((name, table.shape) for name, table in tables.items()):
+        tensors[name] = np.argsort(rng.random((rows, experts)))[:, :chosen].astype(np.int64)
+    if tables:
+        save_file(tensors, file)
 
 
 def another_engine(llm: LLM, *, cache_tokens: int | None = None, **changes: Any) -> Engine:

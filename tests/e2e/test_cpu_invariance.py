@@ -21,8 +21,8 @@ from .engines import another_engine
 
 TEXT = Path(__file__).parents[2] / "benchmarks" / "perplexity.txt"
 DTYPES = ("bfloat16", "float32")
-LENGTHS = (1, 2, 15, 16, 33, 70, 120)
-ANSWER = 20
+LENGTHS = (1, 2, 15, 16, 33, 70, 100)
+ANSWER = 16
 GREEDY = SamplingParams(temperature=0, max_tokens=ANSWER, logprobs=5, ignore_eos=True)
 SAMPLED = SamplingParams(temperature=0.9, top_p=0.9, seed=5, max_tokens=ANSWER, logprobs=5, ignore_eos=True)
 Request = tuple[list[int], SamplingParams]
@@ -81,7 +81,7 @@ def expected(load: Load, requests: list[Request]) -> Callable[[str], list[Answer
 def test_the_answers_are_not_trivial(expected: Callable[[str], list[Answer]]) -> None:
     for dtype in DTYPES:
         assert all(len(tokens) == len(logprobs) == ANSWER for tokens, logprobs in expected(dtype))
-        assert sum(len(set(tokens)) > 10 for tokens, _ in expected(dtype)) >= 5
+        assert sum(len(set(tokens)) > 8 for tokens, _ in expected(dtype)) >= 5
     assert expected("bfloat16") != expected("float32")
 
 
@@ -93,7 +93,7 @@ def test_among_others_and_from_cached_prefixes(dtype: str, load: Load, requests:
     assert cached == [0] * len(requests)
     found, cached = answers(engine, requests[::-1])
     assert found == expected(dtype)[::-1]
-    assert cached[::-1] == [0, 0, 0, 0, 32, 64, 112]
+    assert cached[::-1] == [0, 0, 0, 0, 32, 64, 96]
 
 
 @pytest.mark.parametrize("budget", [8, 50])
@@ -121,7 +121,7 @@ def test_threads(dtype: str, threads: int, load: Load, requests: list[Request], 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_preempted_requests(dtype: str, load: Load, requests: list[Request], expected: Any) -> None:
-    engine = another_engine(load(dtype), cache_tokens=160, enable_prefix_caching=False)
+    engine = another_engine(load(dtype), cache_tokens=192, enable_prefix_caching=False)
     assert answers(engine, requests)[0] == expected(dtype)
     assert engine.scheduler.preemptions > 0
 
@@ -160,7 +160,7 @@ def test_answers_that_become_prompts(dtype: str, load: Load, text: list[int]) ->
     """In deterministic mode a block of an answer serves as that of a prompt."""
     llm = load(dtype, 2, deterministic=True)
     engine = another_engine(llm)
-    first = [(text[:30], GREEDY), (text[200:240], SAMPLED)]
+    first = [(text[:34], GREEDY), (text[200:240], SAMPLED)]
     found, _ = answers(engine, first)
     replies = [(prompt + tokens + text[300:310], GREEDY) for (prompt, _), (tokens, _) in zip(first, found, strict=True)]
     again, cached = answers(engine, replies)

@@ -19,7 +19,7 @@ from .row_number import row_number
 
 _COUNT_BYTES = 64
 _SHARE_BYTES = 12
-_CHUNKS_OF_A_THREAD = 8
+_CHUNKS_OF_A_THREAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +137,13 @@ class Task:
 
 
 def each_task(k: Kernel, parts: Value | int) -> Iterator[Task]:
-    """Loops over the parts of all experts with rows that this chunk gets; slots ``shares`` and ``chunks``."""
-    shares, parts = k.pointer("shares"), k.integer(parts)
+    """Loops over the parts of all experts with rows that this chunk gets; slots ``shares`` and ``chunks``.
+
+    They follow one another, so that the rows of an expert stay in a cache.
+    """
+    shares, parts, chunks = k.pointer("shares"), k.integer(parts), k.number("chunks")
     total = k.load(i32, shares).to(i64) * parts
-    with k.loop(k.chunk, total, k.number("chunks")) as number:
+    with k.loop(k.chunk * total // chunks, (k.chunk + 1) * total // chunks) as number:
         share = shares + number // parts * _SHARE_BYTES
         expert, first, count = (k.load(i32, share, _COUNT_BYTES + 4 * index).to(i64) for index in range(3))
         yield Task(expert, first, count, number % parts)
