@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from modelhost_deepseek.deepseek_v4 import DeepseekV4
 from modelhost_deepseek.deepseek_v4_config import HEAVY, SLIDING, SPARSE, DeepseekV4Config
 from modelhost_deepseek.deepseek_v4_names import checkpoint_names
 
-from modelhost.api import ConfigError
+from modelhost.api import ConfigError, WeightError
+from modelhost.api.weight import Weight
 from modelhost.testing.transformers_reference import transformers_checks
 
 SIZES: dict[str, Any] = {"vocab_size": 61, "hidden_size": 28, "moe_intermediate_size": 9, "num_hidden_layers": 4}
@@ -142,3 +145,14 @@ def test_errors(name: str) -> None:
 )
 def test_names(parameter: str, published: str, written: str) -> None:
     assert checkpoint_names(parameter) == tuple(dict.fromkeys((published, written, parameter)))
+
+
+@pytest.mark.parametrize("number", [-1, 5, 2**31 - 1])
+def test_a_table_of_experts_that_do_not_exist(number: int) -> None:
+    transform = DeepseekV4(read(FIELDS)).huggingface_transform("model.layers.0.mlp.gate.tid2eid")
+    table = np.zeros((61, 2), np.float32)
+    assert transform is not None
+    assert transform(Weight.of_values("tid2eid", table)).shape == (61, 2)
+    table[7, 1] = number
+    with pytest.raises(WeightError, match=r"numbered 0 to 4 \(n_routed_experts in config.json\), found"):
+        transform(Weight.of_values("tid2eid", table))

@@ -6,10 +6,12 @@ Reference: transformers ``models/deepseek_v4/modeling_deepseek_v4.py``; DeepSeek
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 
+from modelhost.api import WeightError
 from modelhost.api.backend import CacheSpec
 from modelhost.api.blocks import Embedding, Experts, GatedMLP, Linear, RMSNorm, Router, Routing
-from modelhost.api.model import CausalLM, Module, Parameter, RotaryEmbedding, State, Step, Tensor
+from modelhost.api.model import CausalLM, Module, Parameter, RotaryEmbedding, State, Step, Tensor, Transform, Weight
 from modelhost.graph import ops
 
 from .compressor import KeyCompressor
@@ -27,6 +29,7 @@ class DeepseekV4(CausalLM):
         embedding = self.model.embed_tokens
         tied = config.tie_word_embeddings
         self.lm_head = embedding if tied else Linear(config.hidden_size, config.vocab_size, sharding="vocabulary")
+        self._experts = config.n_routed_experts
 
     def forward(self, step: Step) -> Tensor:
         streams = ops.take_rows(self.model(step), step.logit_rows)
@@ -35,6 +38,25 @@ class DeepseekV4(CausalLM):
 
     def huggingface_names(self, parameter: str) -> tuple[str, ...]:
         return checkpoint_names(parameter)
+
+    def huggingface_transform(self, parameter: str) -> Transform | None:
+        return partial(_checked_experts, experts=self._experts) if parameter.endswith(".tid2eid") else None
+
+
+def _checked_experts(table: Weight, experts: int) -> Weight:
+    """``table`` as it is.
+
+    Raises:
+        WeightError: it has numbers that are not those of experts.
+    """
+    numbers = table.dequantize()
+    lowest, highest = float(numbers.min()), float(numbers.max())
+    if not (lowest >= 0 and highest < experts):
+        raise WeightError(
+            f"experts are numbered 0 to {experts - 1} (n_routed_experts in config.json), found {lowest:g} to "
+            f"{highest:g}; the file is damaged, or the field is wrong"
+        )
+    return table
 
 
 class _Model(Module):
