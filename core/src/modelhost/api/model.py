@@ -55,6 +55,7 @@ __all__ = [
     "State",
     "Step",
     "Tensor",
+    "Transform",
     "Weight",
     "head",
     "latent_pieces",

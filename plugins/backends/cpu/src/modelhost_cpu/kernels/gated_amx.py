@@ -11,7 +11,6 @@ from typing import Any
 from modelhost.api.backend import Graph, Node, Tensor
 from modelhost.graph import ops
 from modelhost_cpu.encodings.packing import ROWS, Packing
-from modelhost_cpu.encodings.plain import Plain
 from modelhost_cpu.language.convert import narrow
 from modelhost_cpu.language.types import bf16
 from modelhost_cpu.language.value import Value
@@ -19,11 +18,11 @@ from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet, prompt_and_generated
 from modelhost_cpu.program.views import Slot, View
-from modelhost_cpu.weights import StoredWeight, group_bytes
 
 from .activations import ACTIVATIONS
 from .amx_panel import PANEL_SCRATCH, SLAB, SUM_BYTES, VECTOR, Panel, Place, Rows, multiply_panel, sum_line
 from .bfloat16_tiles import COLUMNS, LINE, blocked_columns, packed_row_bytes, packed_rows, use_packed_rows
+from .projection import Projection
 
 
 def gating_of(b: ProgramBuilder, node: Node) -> Node | None:
@@ -57,45 +56,34 @@ def _only(users: dict[Tensor, list[Node | None]], tensor: Tensor, op: Any) -> No
     return found[0] if len(found) == 1 and found[0] is not None and found[0].op is op else None
 
 
-def call_gated_amx(
-    b: ProgramBuilder,
-    x: View,
-    stored: StoredWeight | None,
-    shape: tuple[int, int],
-    bias: Slot | None,
-    rows: RowSet,
-    activation: Node,
-) -> bool:
+def call_gated_amx(b: ProgramBuilder, p: Projection, rows: RowSet, activation: Node) -> bool:
     """Append the projection and its activation for the prompt rows in ``rows``, where their shapes allow it.
 
     Returns:
         whether they do.
     """
-    outputs, inputs = shape
-    hidden = outputs // 2
-    if hidden % COLUMNS or outputs != 2 * hidden or blocked_columns(inputs) != inputs:
+    hidden = p.outputs // 2
+    if hidden % COLUMNS or p.outputs != 2 * hidden or blocked_columns(p.inputs) != p.inputs:
         return False
-    packing: Packing = stored.packing if stored is not None and stored.packing is not None else Plain("f32")
-    packed = b.temporary(x.symbol, x.rows.scale * packed_row_bytes(hidden))
-    nbytes = group_bytes(packing, inputs)
-    numbers = {"hidden": hidden, "inputs": inputs, "width": blocked_columns(hidden), "group_bytes": nbytes}
+    packed = b.temporary(p.x.symbol, p.x.rows.scale * packed_row_bytes(hidden))
+    numbers = {"hidden": hidden, "inputs": p.inputs, "width": blocked_columns(hidden), "group_bytes": p.group_bytes}
     b.call(
         gated_amx,
         rows.count,
         {
-            "x": packed_rows(b, x, rows),
+            "x": packed_rows(b, p.x, rows),
             "y": packed,
-            "weight": Slot(offset=stored.address if stored is not None else 0),
-            "bias": bias or Slot(),
+            "weight": p.weight,
+            "bias": p.bias or Slot(),
             **{name: Slot(offset=number) for name, number in numbers.items()},
         },
         grain=SLAB,
         columns=hidden // COLUMNS,
         scratch=PANEL_SCRATCH + SUM_BYTES,
-        detail=f"{packing.name} {outputs}x{inputs}",
-        weight_bytes=outputs // ROWS * nbytes,
-        packing=packing,
-        ragged=inputs % COLUMNS != 0,
+        detail=p.detail,
+        weight_bytes=p.weight_bytes,
+        packing=p.packing,
+        ragged=p.inputs % COLUMNS != 0,
         kind=activation.attributes["kind"],
     )
     b.shared(_key(activation), lambda: packed)

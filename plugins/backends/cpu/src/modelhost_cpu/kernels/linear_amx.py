@@ -11,55 +11,44 @@ from collections.abc import Iterator
 from typing import Any
 
 from modelhost_cpu.encodings.packing import ROWS, Packing
-from modelhost_cpu.encodings.plain import Plain
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet
-from modelhost_cpu.program.views import Slot, View
-from modelhost_cpu.weights import StoredWeight, group_bytes
+from modelhost_cpu.program.views import Slot
 
 from .amx_panel import PANEL, PANEL_SCRATCH, SLAB, SUM_BYTES, VECTOR, Panel, Place, Rows, multiply_panel, sum_line
 from .bfloat16_tiles import COLUMNS, LINE, PAIR, blocked_columns, packed_rows
+from .projection import Projection
 from .row_number import row_number
 
 LINEAR_SCRATCH = PANEL_SCRATCH + SUM_BYTES
 """Bytes of scratch memory that :func:`linear_amx` uses."""
 
 
-def call_linear_amx(
-    b: ProgramBuilder,
-    x: View,
-    y: View,
-    stored: StoredWeight | None,
-    shape: tuple[int, int],
-    bias: Slot | None,
-    rows: RowSet,
-) -> None:
-    """Append ``y = x @ weight.T + bias`` for the rows of a set. The target must have ``amx-bf16``.
+def call_linear_amx(b: ProgramBuilder, p: Projection, rows: RowSet) -> None:
+    """Append the projection of the rows of a set. The target must have ``amx-bf16``.
 
     A wide matrix takes a call for every block of columns, which adds to what the calls before it have left in ``y``.
     """
-    packing: Packing = stored.packing if stored is not None and stored.packing is not None else Plain("f32")
-    outputs, inputs = shape
-    nbytes = group_bytes(packing, inputs)
-    width = blocked_columns(inputs)
-    operands: dict[str, Any] = {"x": packed_rows(b, x, rows), "y": y, "bias": bias or Slot()}
-    operands |= {"rows": rows.indices or Slot(), "weight": Slot(offset=stored.address if stored is not None else 0)}
-    numbers = {"outputs": outputs, "inputs": inputs, "width": width, "group_bytes": nbytes, "y_stride": y.stride}
-    for first in range(0, inputs, width):
+    width = blocked_columns(p.inputs)
+    operands: dict[str, Any] = {"x": packed_rows(b, p.x, rows), "y": p.y, "bias": p.bias or Slot()}
+    operands |= {"rows": rows.indices or Slot(), "weight": p.weight}
+    numbers = {"outputs": p.outputs, "inputs": p.inputs, "width": width}
+    numbers |= {"group_bytes": p.group_bytes, "y_stride": p.y.stride}
+    for first in range(0, p.inputs, width):
         every = {**numbers, "first": first}
         b.call(
             linear_amx,
             rows.count,
             {**operands, **{name: Slot(offset=number) for name, number in every.items()}},
             grain=SLAB,
-            columns=-(-outputs // PANEL),
+            columns=-(-p.outputs // PANEL),
             scratch=LINEAR_SCRATCH,
-            detail=f"{packing.name} {outputs}x{inputs}",
-            weight_bytes=-(-outputs // ROWS) * nbytes if first == 0 else 0,
-            packing=packing,
-            ragged=inputs % COLUMNS != 0,
+            detail=p.detail,
+            weight_bytes=p.weight_bytes if first == 0 else 0,
+            packing=p.packing,
+            ragged=p.inputs % COLUMNS != 0,
         )
 
 

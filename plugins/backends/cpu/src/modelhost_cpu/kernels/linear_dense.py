@@ -14,24 +14,14 @@ from modelhost_cpu.machine import Target
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet
-from modelhost_cpu.program.views import Slot, View
-from modelhost_cpu.weights import StoredWeight
 
+from .projection import Projection
 from .row_tiles import Chunk, Sums, call_product, multiply_rows, prefetch
 
 
-def call_linear_dense(
-    b: ProgramBuilder,
-    x: View,
-    y: View,
-    packing: Plain,
-    stored: StoredWeight | None,
-    shape: tuple[int, int],
-    bias: Slot | None,
-    rows: RowSet,
-) -> None:
-    """Append ``y = x @ weight.T + bias`` for the rows of a set."""
-    call_product(b, linear_dense, packing, (x, stored, bias, y), shape, rows)
+def call_linear_dense(b: ProgramBuilder, p: Projection, rows: RowSet) -> None:
+    """Append the projection of the rows of a set."""
+    call_product(b, linear_dense, p, p.x, rows)
 
 
 def _tile_sizes(target: Target) -> tuple[int, ...]:

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from modelhost_cpu.encodings.packing import ROWS, Packing, decode_columns, padded_columns
-from modelhost_cpu.encodings.plain import Plain
 from modelhost_cpu.language.types import f32, vector
 from modelhost_cpu.language.value import Value
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
-from modelhost_cpu.program.views import Slot, View
-from modelhost_cpu.weights import StoredWeight, group_bytes
+from modelhost_cpu.weights import group_bytes
+
+from .projection import Projection
 
 _VECTOR = vector(f32, ROWS)
 _TILE = 6
 
 
-def call_linear_exact(
-    b: ProgramBuilder, x: View, y: View, stored: StoredWeight | None, shape: tuple[int, int], bias: Slot | None
-) -> None:
-    """Append ``y = x @ weight.T + bias`` for all rows of ``x``."""
-    packing: Packing = stored.packing if stored is not None and stored.packing is not None else Plain("f32")
-    rows, columns = shape
-    groups = -(-rows // ROWS)
-    nbytes = groups * group_bytes(packing, columns)
+def call_linear_exact(b: ProgramBuilder, p: Projection) -> None:
+    """Append the projection of all rows."""
     b.call(
         linear_exact,
-        x.rows,
-        {"x": x, "y": y, "weight": Slot(offset=stored.address if stored is not None else 0), "bias": bias},
-        columns=groups,
-        scratch=padded_columns(packing, columns) * 4 * ROWS,
-        detail=f"{packing.name} {rows}x{columns}",
-        weight_bytes=nbytes,
-        packing=packing,
-        outputs=rows,
-        inputs=columns,
-        x_stride=x.stride,
-        y_stride=y.stride,
+        p.x.rows,
+        {"x": p.x, "y": p.y, "weight": p.weight, "bias": p.bias},
+        columns=-(-p.outputs // ROWS),
+        scratch=padded_columns(p.packing, p.inputs) * 4 * ROWS,
+        detail=p.detail,
+        weight_bytes=p.weight_bytes,
+        packing=p.packing,
+        outputs=p.outputs,
+        inputs=p.inputs,
+        x_stride=p.x.stride,
+        y_stride=p.y.stride,
     )
 
 

@@ -12,10 +12,9 @@ from modelhost_cpu.machine import Target
 from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet
-from modelhost_cpu.program.views import Slot, View
-from modelhost_cpu.weights import StoredWeight
 
 from .int8_dot import add_scaled, dot_with_record, lanes_of_dot
+from .projection import Projection
 from .quantize import RECORD_BYTES, quantized
 from .row_tiles import Chunk, Sums, call_product, multiply_rows, prefetch
 
@@ -23,18 +22,9 @@ _Decoded = list[tuple[list[Value], Factors]]
 """For every scale of a part: the numbers, four columns in each, and what makes them values."""
 
 
-def call_linear_int8(
-    b: ProgramBuilder,
-    x: View,
-    y: View,
-    packing: Quantized,
-    stored: StoredWeight | None,
-    shape: tuple[int, int],
-    bias: Slot | None,
-    rows: RowSet,
-) -> None:
-    """Append ``y = x @ weight.T + bias`` for the rows of a set."""
-    call_product(b, linear_int8, packing, (quantized(b, x, rows), stored, bias, y), shape, rows)
+def call_linear_int8(b: ProgramBuilder, p: Projection, rows: RowSet) -> None:
+    """Append the projection of the rows of a set."""
+    call_product(b, linear_int8, p, quantized(b, p.x, rows), rows)
 
 
 def _tile_sizes(target: Target) -> tuple[int, ...]:

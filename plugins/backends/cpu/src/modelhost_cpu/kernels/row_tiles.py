@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from modelhost_cpu.encodings.packing import ROWS, Packing
+from modelhost_cpu.encodings.packing import ROWS
 from modelhost_cpu.language.function import Variable
 from modelhost_cpu.language.types import f32, lanes_of, vector
 from modelhost_cpu.language.value import Value
@@ -16,8 +16,8 @@ from modelhost_cpu.native.kernel import Kernel
 from modelhost_cpu.program.builder import ProgramBuilder
 from modelhost_cpu.program.rows import RowSet
 from modelhost_cpu.program.views import Slot, View
-from modelhost_cpu.weights import StoredWeight, group_bytes
 
+from .projection import Projection
 from .row_number import row_number
 
 _GROUPS_OF_ONE_ROW = 4
@@ -34,44 +34,28 @@ Accumulate = Callable[[Kernel, Sequence[Value], Sequence[Value], Sums], None]
 """``(k, groups, rows, sums)``: add the products of the groups and rows at these addresses to ``sums``."""
 
 
-def call_product(
-    b: ProgramBuilder,
-    emit: Callable[..., None],
-    packing: Packing,
-    operands: tuple[View, StoredWeight | None, Slot | None, View],
-    shape: tuple[int, int],
-    rows: RowSet,
-) -> None:
+def call_product(b: ProgramBuilder, emit: Callable[..., None], p: Projection, x: View, rows: RowSet) -> None:
     """Append a call of a kernel of products.
 
     Args:
         emit: the kernel, with the slots of :class:`Chunk`; its constant is ``packing``.
-        operands: rows to multiply, matrix, bias and results.
-        shape: outputs and inputs of the matrix.
+        x: the rows to multiply, in the form that the kernel takes.
         rows: which rows of the results.
     """
-    x, stored, bias, y = operands
-    outputs, inputs = shape
-    groups, nbytes = -(-outputs // ROWS), group_bytes(packing, inputs)
-    chunk = groups_of_a_chunk(groups, nbytes, b.options.threads)
-    numbers = {
-        "outputs": outputs,
-        "inputs": inputs,
-        "group_bytes": nbytes,
-        "chunk": chunk,
-        "x_stride": x.stride,
-        "y_stride": y.stride,
-    }
-    given: dict[str, Any] = {"x": x, "y": y, "bias": bias or Slot(), "rows": rows.indices or Slot()}
-    given["weight"] = Slot(offset=stored.address if stored is not None else 0)
+    groups = -(-p.outputs // ROWS)
+    chunk = groups_of_a_chunk(groups, p.group_bytes, b.options.threads)
+    operands: dict[str, Any] = {"x": x, "y": p.y, "weight": p.weight}
+    operands |= {"bias": p.bias or Slot(), "rows": rows.indices or Slot()}
+    numbers = {"outputs": p.outputs, "inputs": p.inputs, "group_bytes": p.group_bytes, "chunk": chunk}
+    numbers |= {"x_stride": x.stride, "y_stride": p.y.stride}
     b.call(
         emit,
         rows.count,
-        {**given, **{name: Slot(offset=number) for name, number in numbers.items()}},
+        {**operands, **{name: Slot(offset=number) for name, number in numbers.items()}},
         columns=-(-groups // chunk),
-        detail=f"{packing.name} {outputs}x{inputs}",
-        weight_bytes=groups * nbytes,
-        packing=packing,
+        detail=p.detail,
+        weight_bytes=p.weight_bytes,
+        packing=p.packing,
     )
 
 
