@@ -43,3 +43,11 @@ def test_the_digest_follows_the_source(package: Path) -> None:
 def test_source_that_changed_after_it_was_imported_has_no_digest(package: Path) -> None:
     """What runs is older than the files: its objects must not be taken for those of the files."""
     assert _digest(package, str(package / "kernels" / "norm.py")) == "None"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the addresses that mmap chooses are Linux's")
+def test_code_reaches_its_constants_in_fragmented_memory() -> None:
+    script = Path(__file__).with_name("fragmented_memory.py")
+    command = [sys.executable, "-X", "faulthandler", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "ran 4\n"), done.stderr

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _SPEED_LEVEL = 2
 _IMPORTED = time.time()
+_NUMBERS = count()
+"""Of linked objects: a name cannot be used twice, not even when its first use was interrupted."""
 
 
 @cache
@@ -86,31 +89,33 @@ class Compiler:
         _initialize()
         self.target = target
         self._cache = cache
-        empty = llvm.parse_assembly("")
-        self._engine = llvm.create_mcjit_compiler(empty, target_machine(target))
-        self._symbols: set[str] = set()
+        self._linker = llvm.create_lljit_compiler(target_machine(target), use_jit_link=True)
+        self._libraries: list[Any] = []
+        self._addresses: dict[str, int] = {}
         self._renew_lock()
         call_in_children(self._renew_lock)
-        self._objects: list[Any] = []
 
     def _renew_lock(self) -> None:
         self._lock = threading.Lock()
 
-    def load(self, name: str, recipe: str, build: Callable[[Target], ir.Module]) -> None:
-        """Make the functions of one module available.
+    def load(self, functions: Sequence[str], recipe: str, build: Callable[[Target], ir.Module]) -> list[int]:
+        """The addresses of functions of one module, which is compiled if it is not known yet.
+
+        An object is linked into memory of its own, so that its code reaches its constants wherever that memory is.
 
         Args:
-            name: of the module; loading a name again does nothing.
+            functions: names that no other module has.
             recipe: text that with this package's source determines the IR.
             build: makes the IR; called when the object is not in the cache.
         """
         with self._lock:
-            if name in self._symbols:
-                return
-            content = self._object(recipe, build)
-            self._objects.append(llvm.ObjectFileRef.from_data(content))
-            self._engine.add_object_file(self._objects[-1])
-            self._symbols.add(name)
+            if functions[0] not in self._addresses:
+                library = llvm.JITLibraryBuilder().add_object_img(self._object(recipe, build)).add_current_process()
+                for name in functions:
+                    library.export_symbol(name)
+                self._libraries.append(library.link(self._linker, f"{functions[0]}.{next(_NUMBERS)}"))
+                self._addresses |= {name: self._libraries[-1][name] for name in functions}
+            return [self._addresses[name] for name in functions]
 
     def _object(self, recipe: str, build: Callable[[Target], ir.Module]) -> bytes:
         digest = source_digest()
@@ -123,18 +128,9 @@ class Compiler:
             self._cache.put(key, content)
         return content
 
-    def address(self, symbol: str) -> int:
-        """Where a loaded function is."""
-        with self._lock:
-            self._engine.finalize_object()
-            return int(self._engine.get_function_address(symbol))
-
     def kernels(self, specs: Iterable[KernelSpec]) -> Mapping[KernelSpec, int]:
         """The addresses of kernels."""
-        wanted = list(dict.fromkeys(specs))
-        for spec in wanted:
-            self.load(spec.symbol, spec.recipe, spec.build)
-        return {spec: self.address(spec.symbol) for spec in wanted}
+        return {spec: self.load([spec.symbol], spec.recipe, spec.build)[0] for spec in dict.fromkeys(specs)}
 
 
 @cache

@@ -56,16 +56,15 @@ class ThreadPool:
     """
 
     def __init__(self, compiler: Compiler, threads: int) -> None:
-        compiler.load("driver", "driver", build_driver)
+        self._worker, run_step = compiler.load(["worker", "run_step"], "driver", build_driver)
         self.threads = threads
         self._compiler = compiler  # the threads run in its code
-        self._worker = compiler.address("worker")
         self._renew_lock()
         call_in_children(self._renew_lock)
         self._scratch_bytes = 0
         self._scratch = aligned_bytes(0)
         signature = ctypes.CFUNCTYPE(None, *[_POINTER] * 8, ctypes.c_int64, ctypes.c_int64)
-        self._run_step = signature(compiler.address("run_step"))
+        self._run_step = signature(run_step)
         self._start()
 
     def _renew_lock(self) -> None:
