@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from modelhost import LLM, AsyncLLM, SamplingParams
-from modelhost.api import ConfigError, MemoryBudgetError, RequestError, TokenizerError
+from modelhost.api import ConfigError, MemoryBudgetError, ModelHostError, RequestError, TokenizerError
 from tests.tiny_model import write_tiny_model
 
 PROMPTS = [
@@ -82,6 +82,29 @@ def test_stream_gives_what_generate_gives(llm):
     deltas = [output.outputs[0].delta for output in llm.stream("abc", GREEDY)]
     assert "".join(deltas) == whole.text
     assert len(deltas) == 12
+
+
+def test_streams_that_are_open_at_once_lose_nothing_and_share_nothing(llm):
+    alone = {prompt: llm.generate(prompt, GREEDY)[0].outputs[0].text for prompt in PROMPTS}
+    streams = {prompt: llm.stream(prompt, GREEDY) for prompt in PROMPTS}
+    deltas = {prompt: next(stream).outputs[0].delta for prompt, stream in streams.items()}
+    between = llm.generate("abc", GREEDY)[0].outputs[0].text
+    for prompt, stream in reversed(streams.items()):
+        deltas[prompt] += "".join(output.outputs[0].delta for output in stream)
+    assert deltas == alone
+    assert between == llm.generate("abc", GREEDY)[0].outputs[0].text
+
+
+def test_a_stream_that_another_call_ended_says_so(llm, monkeypatch):
+    stream = llm.stream("abc", GREEDY)
+    next(stream)
+    with monkeypatch.context() as patch:
+        patch.setattr(llm.model.engine.executable, "run", lambda inputs: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            llm.generate("abc", GREEDY)
+    with pytest.raises(ModelHostError, match="ended by an error"):
+        next(stream)
+    assert llm.generate("abc", GREEDY)[0].finished
 
 
 def test_leaving_a_stream_frees_the_request(llm):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,23 @@ def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
 def available_memory() -> int:
     """Bytes of host memory that this process can still take: free memory or what its cgroup leaves, the lesser."""
     return min(_free_memory(), _cgroup_headroom())
+
+
+def resident_memory() -> int | None:
+    """Bytes of host memory that this process has now; ``None`` where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
+
+
+def trim_heap() -> None:
+    """Give what is free in the C library's heap back to the system, where the library can (malloc_trim(3) of glibc)."""
+    if os.name == "posix":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def _free_memory() -> int:

@@ -18,22 +18,31 @@ def plan(model: ModelArgument, engine: EngineOptions, json: JsonFlag = False) ->
 
     The exit code is 1 when the model does not fit.
     """
+    from modelhost.api.system import resident_memory
     from modelhost.engine.config import EngineConfig
+    from modelhost.engine.model import open_tokenizer
     from modelhost.loading import prepare_model
 
     config = EngineConfig.parse(**engine.settings())
     registry = boot_plugins(no_plugins=engine.no_plugins)
     prepared = prepare_model(open_source(model, registry), registry, config)
     warn_about(registry, prepared.backend_selection)
+    tokenizer = open_tokenizer(prepared.source.checkpoint)
+    process = resident_memory()
+    del tokenizer
     if json:
-        print_json(plan_data(prepared))
+        print_json(plan_data(prepared, process))
     else:
-        print_table("Memory plan", [], _rows(prepared))
+        print_table("Memory plan", [], _rows(prepared, process))
     return 0
 
 
-def plan_data(prepared: PreparedModel) -> dict[str, Any]:
-    """The plan as plain data; sizes are in bytes."""
+def plan_data(prepared: PreparedModel, process: int | None) -> dict[str, Any]:
+    """The plan as plain data; sizes are in bytes.
+
+    Args:
+        process: what the interpreter, its libraries and the tokenizer take.
+    """
     memory, layout = prepared.memory, prepared.memory.layout
     return {
         "model": str(prepared.source.checkpoint.path),
@@ -58,13 +67,27 @@ def plan_data(prepared: PreparedModel) -> dict[str, Any]:
         ],
         "workspace": memory.workspace,
         "peak": memory.total,
+        "process": process,
+        "peak_resident": _peak_resident(prepared, process),
         "budget": memory.available,
     }
 
 
-def _rows(prepared: PreparedModel) -> Iterator[tuple[str, str]]:
+def _rows(prepared: PreparedModel, process: int | None) -> Iterator[tuple[str, str]]:
+    from modelhost.engine.memory import gib
+
     yield "model", model_line(prepared.source)
     yield "architecture", architecture_line(prepared.source)
     yield "backend", backend_line(prepared.backend_selection)
     yield "dtype", prepared.backend.dtype
     yield from prepared.memory.rows()
+    if process is not None:
+        yield "process", f"{gib(process)} for the interpreter, its libraries and the tokenizer"
+    resident = _peak_resident(prepared, process)
+    if resident is not None:
+        yield "peak resident", gib(resident)
+
+
+def _peak_resident(prepared: PreparedModel, process: int | None) -> int | None:
+    """The most host memory that the process will have; unknown for a model that lies on another device."""
+    return None if process is None or prepared.backend.device != "cpu" else process + prepared.memory.total

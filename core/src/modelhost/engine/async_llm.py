@@ -14,7 +14,7 @@ from modelhost.plugins import Registry
 from .chat import GenerationRequest
 from .config import EngineConfig
 from .model import ServedModel
-from .outputs import RequestOutput
+from .outputs import RequestOutput, snapshot
 from .prompts import Message, PromptInput
 from .sampling_params import SamplingParams
 
@@ -193,15 +193,3 @@ class AsyncLLM:
         self._streams[output.request_id](snapshot(output))
         if output.finished:
             del self._streams[output.request_id]
-
-
-def snapshot(output: RequestOutput) -> RequestOutput:
-    """A copy that later steps do not change."""
-    from copy import copy
-
-    result = copy(output)
-    result.outputs = [copy(answer) for answer in output.outputs]
-    for answer in result.outputs:
-        answer.token_ids = list(answer.token_ids)
-        answer.tool_calls = list(answer.tool_calls)
-    return result

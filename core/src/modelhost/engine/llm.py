@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from modelhost.api import RequestError
+from modelhost.api import ModelHostError, RequestError
 from modelhost.plugins import Registry
 
 from .chat import GenerationRequest
 from .config import EngineConfig
 from .model import ServedModel
-from .outputs import RequestOutput
+from .outputs import RequestOutput, snapshot
 from .prompts import Message, PromptInput, as_prompts
 from .sampling_params import SamplingParams
 
@@ -46,6 +47,9 @@ class LLM:
         self.model = ServedModel(
             str(model), config, tokenizer=tokenizer, chat_template=chat_template, registry=registry
         )
+        self._engine = self.model.engine
+        self._outputs: dict[str, deque[RequestOutput]] = {}
+        self._streamed: set[str] = set()
 
     def generate(
         self,
@@ -113,7 +117,7 @@ class LLM:
         """Continue one prompt, or answer one conversation, and give the output after each token.
 
         What is new is in ``delta`` of each answer; in a chat, whose options are those of :meth:`chat`, in ``events``.
-        Closing the iterator stops the request.
+        Closing the iterator stops the request. Several streams can be open at once: their requests share the steps.
         """
         if (prompt is None) == (messages is None):
             raise RequestError("give either a prompt or messages")
@@ -124,16 +128,14 @@ class LLM:
         else:
             params = sampling_params or self.model.default_sampling_params()
             request = GenerationRequest(self.model.tokenize(cast(PromptInput, prompt)), params)
-        [request_id] = self._submit([request])
-        engine = self.model.engine
+        [request_id] = self._submit([request], streamed=True)
         try:
-            while engine.busy:
-                for output in engine.step():
-                    if output.error is not None:
-                        raise output.error
-                    yield output
+            for output in self._follow(request_id):
+                if output.error is not None:
+                    raise output.error
+                yield output
         finally:
-            engine.abort(request_id)
+            self._forget([request_id])
 
     def get_tokenizer(self) -> Any:
         """The tokenizer, ``None`` when the checkpoint has none."""
@@ -146,35 +148,77 @@ class LLM:
     ) -> list[RequestOutput]:
         ids = self._submit(requests)
         finished: dict[str, RequestOutput] = {}
-        engine = self.model.engine
         try:
             while len(finished) < len(ids):
-                done = [output for output in engine.step() if output.finished]
-                finished.update((output.request_id, output) for output in done)
+                self._step()
+                done = {id: output for id in ids for output in self._taken(id)}
+                finished |= done
                 if done and on_progress is not None:
                     on_progress(len(finished), len(ids))
         finally:
-            for request_id in ids:
-                engine.abort(request_id)
+            self._forget(ids)
         outputs = [finished[request_id] for request_id in ids]
         for output in outputs:
             if output.error is not None:
                 raise output.error
         return outputs
 
-    def _submit(self, requests: list[GenerationRequest]) -> list[str]:
+    def _follow(self, request_id: str) -> Iterator[RequestOutput]:
+        """The outputs of a request, each as soon as it is there, up to the last."""
+        finished = False
+        while not finished:
+            for output in self._taken(request_id):
+                finished = output.finished
+                yield output
+            if not finished:
+                self._step()
+
+    def _step(self) -> None:
+        """Run a step and keep what the calls that wait want: all outputs of a stream, and the last of any request."""
+        try:
+            for output in self._engine.step():
+                waiting = self._outputs.get(output.request_id)
+                if waiting is not None and output.finished:
+                    waiting.append(output)
+                elif waiting is not None and output.request_id in self._streamed:
+                    waiting.append(snapshot(output))
+        except BaseException:
+            self._outputs.clear()  # the engine has ended all requests
+            raise
+
+    def _taken(self, request_id: str) -> Iterator[RequestOutput]:
+        """The outputs of a request that were not taken yet.
+
+        Raises:
+            ModelHostError: an error or an interrupt in another call has ended the request.
+        """
+        outputs = self._outputs.get(request_id)
+        if outputs is None:
+            raise ModelHostError(f"{request_id} was ended by an error or an interrupt in another call; ask again")
+        while outputs:
+            yield outputs.popleft()
+
+    def _forget(self, ids: Sequence[str]) -> None:
+        self._streamed.difference_update(ids)
+        for request_id in ids:
+            self._engine.abort(request_id)
+            self._outputs.pop(request_id, None)
+
+    def _submit(self, requests: list[GenerationRequest], *, streamed: bool = False) -> list[str]:
         ids: list[str] = []
         try:
             for request in requests:
                 request_id, prompt = self.model.next_id(), request.prompt
-                self.model.engine.add_request(
+                self._engine.add_request(
                     request_id, prompt.token_ids, request.params, prompt=prompt.text, readers=request.readers
                 )
+                self._outputs[request_id] = deque()
                 ids.append(request_id)
         except BaseException:
-            for request_id in ids:
-                self.model.engine.abort(request_id)
+            self._forget(ids)
             raise
+        if streamed:
+            self._streamed.update(ids)
         return ids
 
     def _params(self, given: Params, count: int) -> list[SamplingParams]:

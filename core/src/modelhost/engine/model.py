@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from modelhost.api import ReasoningParser, RequestError, TokenizerError, ToolParser
+from modelhost.api.system import trim_heap
 from modelhost.hub import resolve
 from modelhost.loading import ModelSource, PreparedModel, create_speculator, open_model, prepare_model
 from modelhost.plugins import ModelTraits, ParserSelection, Registry, boot, select_parser
@@ -170,9 +171,18 @@ class ServedModel:
 def open_tokenizer(checkpoint: Checkpoint, other: str | None = None) -> Tokenizer | None:
     """The tokenizer of a checkpoint, if it has one, or that of the directory, file or id ``other``.
 
+    Building one takes memory that is free again afterwards; it is given back to the system.
+
     Raises:
         TokenizerError: it is corrupt.
     """
+    try:
+        return _open_tokenizer(checkpoint, other)
+    finally:
+        trim_heap()
+
+
+def _open_tokenizer(checkpoint: Checkpoint, other: str | None) -> Tokenizer | None:
     if other is not None:
         path = resolve(other)
         if path.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -100,3 +101,13 @@ class RequestOutput:
     @property
     def finished(self) -> bool:
         return all(output.finished for output in self.outputs)
+
+
+def snapshot(output: RequestOutput) -> RequestOutput:
+    """A copy that later steps do not change."""
+    result = copy(output)
+    result.outputs = [copy(answer) for answer in output.outputs]
+    for answer in result.outputs:
+        answer.token_ids = list(answer.token_ids)
+        answer.tool_calls = list(answer.tool_calls)
+    return result

@@ -118,7 +118,19 @@ def fetch(checkpoint: Checkpoint, source: Source) -> Weight:
     problems.raise_any(checkpoint)
     if weight is None:
         raise WeightError(f"{checkpoint.path}: {source.tensor} could not be read")
+    if source.transform or source.join:
+        _release_copied(weights, weight)
     return weight
+
+
+def _release_copied(tensors: Sequence[Weight], weight: Weight) -> None:
+    """Release the pages of ``tensors`` that ``weight`` was made of, unless it refers to them itself."""
+    from numpy import may_share_memory
+
+    kept = [piece.blocks for piece in weight.pieces()]
+    for tensor in tensors:
+        if not any(may_share_memory(tensor.blocks, blocks) for blocks in kept):
+            tensor.release()
 
 
 def _made(weights: Sequence[Weight], source: Source) -> Weight:

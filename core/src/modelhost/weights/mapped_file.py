@@ -15,6 +15,9 @@ from modelhost.api import CheckpointError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+_MAPPED_TOGETHER = max(1 << 16, mmap.PAGESIZE)
+"""Bytes, at a multiple of which Linux maps pages that it has anyway when one of them is read."""
+
 
 def corrupt(path: Path, what: str) -> CheckpointError:
     """The error for a file whose bytes are wrong; ``what`` is the verb phrase, such as ``"is empty"``."""
@@ -64,20 +67,22 @@ def map_file(path: Path) -> MappedFile:
 
 
 def release_pages(array: npt.NDArray[np.uint8]) -> None:
-    """Take the whole pages under ``array`` out of the process's memory, by madvise(2); a later access reads them again.
+    """Take the pages under ``array`` out of the process's memory, by madvise(2); a later access reads them again.
+
+    The pages around it go too, as far as the system maps them together with those that are read.
 
     Only a read-only view of a mapped file has such pages: for any other array nothing is done, nor where the platform
     does not have the call or refuses it, as it does for locked memory.
     """
     mapping = _mapping(array)
-    if mapping is None or not hasattr(mmap, "MADV_DONTNEED"):
+    if mapping is None or not array.size or not hasattr(mmap, "MADV_DONTNEED"):
         return
     low, high = np.lib.array_utils.byte_bounds(array)
-    base, _ = np.lib.array_utils.byte_bounds(np.frombuffer(mapping, np.uint8))
-    first, end = -((base - low) // mmap.PAGESIZE), (high - base) // mmap.PAGESIZE
-    if first < end:
-        with suppress(OSError):
-            mapping.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (end - first) * mmap.PAGESIZE)
+    base, end = np.lib.array_utils.byte_bounds(np.frombuffer(mapping, np.uint8))
+    first = max(base, low // _MAPPED_TOGETHER * _MAPPED_TOGETHER)
+    last = min(end, -(-high // _MAPPED_TOGETHER) * _MAPPED_TOGETHER)
+    with suppress(OSError):
+        mapping.madvise(mmap.MADV_DONTNEED, first - base, last - first)
 
 
 def _mapping(array: npt.NDArray[np.uint8]) -> mmap.mmap | None:

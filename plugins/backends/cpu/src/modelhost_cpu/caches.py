@@ -9,7 +9,7 @@ import numpy as np
 from modelhost.api.backend import CacheLayout, RecurrentSpec, State
 
 from .kernels.cache_layout import PADDING, CacheShape
-from .native.pool import aligned_bytes
+from .native.memory import aligned_bytes
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,7 +16,7 @@ from .encodings.packing import ROWS, Packing
 from .encodings.registry import packing_for, source_of
 from .language.types import i8
 from .native.kernel import Kernel, KernelSpec
-from .native.pool import aligned_bytes
+from .native.memory import HugePageAllocator
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -110,6 +110,7 @@ class WeightStore:
         self._compiler = compiler
         self._pool = pool
         self._exact = exact
+        self._allocator = HugePageAllocator()
 
     def store(self, parameter: Parameter, weight: Weight) -> StoredWeight:
         """The parameter in its final layout. The pages of the file that ``weight`` lies in are released.
@@ -121,17 +122,16 @@ class WeightStore:
         weight.release()
         return stored
 
-    @staticmethod
-    def _values(parameter: Parameter, weight: Weight) -> StoredWeight:
+    def _values(self, parameter: Parameter, weight: Weight) -> StoredWeight:
         values = np.ascontiguousarray(weight.dequantize(), parameter.dtype).view(np.uint8).reshape(-1)
-        memory = aligned_bytes(-(-values.nbytes // _VECTOR_BYTES) * _VECTOR_BYTES)
+        memory = self._allocator.take(-(-values.nbytes // _VECTOR_BYTES) * _VECTOR_BYTES)
         memory[: values.nbytes] = values
         return StoredWeight(parameter.sizes, None, memory, memory.ctypes.data)
 
     def _matrix(self, parameter: Parameter, weight: Weight) -> StoredWeight:
         packing, source = packing_for(weight.encoding, self._exact), source_of(weight.encoding)
         shape = parameter.sizes
-        memory = aligned_bytes(stored_bytes(parameter, weight.encoding, self._exact))
+        memory = self._allocator.take(stored_bytes(parameter, weight.encoding, self._exact))
         slabs = _encoded(weight) if source == weight.encoding else _decoded(weight)
         names = ("work", "rows", "destination", "bad")
         constants = (("packing", packing), ("source", source), ("columns", shape[-1]))

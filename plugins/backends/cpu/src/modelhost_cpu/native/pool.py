@@ -16,27 +16,19 @@ from modelhost.api import UnsupportedError
 
 from .driver import CONTROL_BYTES, STARTED, build_driver
 from .fork import call_in_children
+from .memory import aligned_bytes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from .compiler import Compiler
 
-    Bytes = npt.NDArray[np.uint8]
     Int = npt.NDArray[np.int64]
 
-_ALIGNMENT = 64
 _PAGE = 4096
 _SPINS = 20_000
 _START_SECONDS = 10.0
 _POINTER = ctypes.c_void_p
-
-
-def aligned_bytes(count: int, alignment: int = _ALIGNMENT) -> Bytes:
-    """``count`` bytes of zeros at a multiple of ``alignment``; pages are taken when they are first touched."""
-    raw = np.zeros(count + alignment, np.uint8)
-    start = -raw.ctypes.data % alignment
-    return raw[start : start + count]
 
 
 def _keep_for_ever(memory: object) -> None:
