@@ -45,7 +45,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**os.environ, **(environment or {}), "PYTHONPATH": path},
+            env={**_inherited(), **(environment or {}), "PYTHONPATH": path},
         )
 
     def __enter__(self) -> Worker:
@@ -88,6 +88,11 @@ class Worker:
     def _last_words(self) -> str:
         self._errors.seek(0)
         return self._errors.read()[-4000:].decode(errors="replace")
+
+
+def _inherited() -> dict[str, str]:
+    """The environment, but Python may keep bytecode: pip compiles the packages that it installs."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def serve(handlers: Mapping[str, Callable[..., Any]]) -> None:

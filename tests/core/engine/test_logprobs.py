@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from modelhost.engine.logprobs import Logprob, log_normalizer, top_ids, top_logprobs
+from modelhost.engine.logit_ops import top_ids
+from modelhost.engine.logprobs import Logprob, log_normalizer, top_logprobs
 
 INF = float("inf")
 

@@ -28,12 +28,14 @@ __all__ = [
     "Executable",
     "Graph",
     "KernelBackend",
+    "LogitOps",
     "Node",
     "OpTime",
     "Operation",
     "Parameter",
     "ProfiledExecutable",
     "RecurrentSpec",
+    "SamplingExecutable",
     "State",
     "Symbol",
     "Tensor",
@@ -118,6 +120,78 @@ class ProfiledExecutable(Executable, Protocol):
             them up, or leave that to the caller.
         """
         ...
+
+
+class LogitOps(Protocol):
+    """What sampling computes over rows of logits.
+
+    Rows are S float32 arrays ``[V]``, contiguous, left unchanged. They need not lie together: masks and penalties are
+    applied to copies of some. Parameters have one entry a row. A row's result depends on nothing but the row, its own
+    parameters and ``count``.
+
+    Tokens are ordered by falling logit and, where logits are equal, by rising id. NaN counts as the greatest number.
+    The weight of a token is ``exp((logit - greatest logit of the row) / temperature)``.
+    """
+
+    def argmax(self, rows: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.int64]:
+        """The first token of every row in order, int64 ``[S]``."""
+        ...
+
+    def top_k(self, rows: Sequence[npt.NDArray[np.float32]], count: int) -> npt.NDArray[np.int64]:
+        """The first ``count`` tokens of every row in order, int64 ``[S, count]``.
+
+        Args:
+            count: 0 to V. Of a row with NaN only the first token is defined.
+        """
+        ...
+
+    def nucleus(
+        self,
+        rows: Sequence[npt.NDArray[np.float32]],
+        temperatures: npt.NDArray[np.float64],
+        least: npt.NDArray[np.float32],
+        top_ps: npt.NDArray[np.float64],
+    ) -> npt.NDArray[np.int64]:
+        """The last token of the shortest list of first tokens that has a share of the weights (Holtzman et al. 2019).
+
+        Args:
+            temperatures: float64 ``[S]``, above 0.
+            least: float32 ``[S]``; only tokens with a logit of at least this count, minus infinity for all. It is not
+                above the row's greatest logit.
+            top_ps: float64 ``[S]``, above 0 and below 1; the share, of the weights of the tokens that count.
+
+        Returns:
+            ids, int64 ``[S]``; of a row whose greatest logit is NaN or infinite -1.
+        """
+        ...
+
+    def draw(
+        self,
+        rows: Sequence[npt.NDArray[np.float32]],
+        temperatures: npt.NDArray[np.float64],
+        least: npt.NDArray[np.float32],
+        last: npt.NDArray[np.int64],
+        uniforms: npt.NDArray[np.float64],
+    ) -> npt.NDArray[np.int64]:
+        """A token of every row, drawn by a number: where the running sum of the weights, in order of ids, passes its
+        share of the whole sum. A token without weight is never drawn.
+
+        Args:
+            temperatures: float64 ``[S]``, above 0.
+            least: float32 ``[S]``; only tokens with a greater logit take part, and of those with this logit the ones
+                up to id ``last``. It is not above the row's greatest logit.
+            last: int64 ``[S]``, up to V.
+            uniforms: float64 ``[S]``, in [0, 1).
+
+        Returns:
+            ids, int64 ``[S]``; of a row whose greatest logit is NaN or infinite -1.
+        """
+        ...
+
+
+@runtime_checkable
+class SamplingExecutable(Executable, LogitOps, Protocol):
+    """An executable that also chooses the tokens. Executables need not have this: NumPy does it else."""
 
 
 class KernelBackend(Protocol):

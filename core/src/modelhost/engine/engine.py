@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelhost.api import RequestError
-from modelhost.api.backend import Executable
+from modelhost.api.backend import Executable, SamplingExecutable
 from modelhost.api.speculator import SpeculatorMethod
 from modelhost.text.tokenizer import Tokenizer
 
@@ -18,6 +18,7 @@ from .answer import Answer
 from .batch import LogitSpan, build_batch
 from .config import EngineConfig
 from .kv_cache import KVCacheManager
+from .logit_ops import NUMPY
 from .logprobs import top_logprobs
 from .memory import MemoryPlan
 from .outputs import RequestOutput
@@ -80,7 +81,8 @@ class Engine:
         self.tokenizer = tokenizer
         self.executable: Executable = executable
         self._eos_token_ids = tuple(eos_token_ids)
-        self._sampler = Sampler(config.seed, tokenizer)
+        self._logit_ops = executable if isinstance(executable, SamplingExecutable) else NUMPY
+        self._sampler = Sampler(config.seed, tokenizer, self._logit_ops)
         self._memory = memory
         self._length_dependent = length_dependent
         self._changing = False
@@ -323,7 +325,7 @@ class Engine:
                 following = first + (row - span.start) + 1
                 if len(recorded) <= following < request.prompt_length:
                     token = request.prompt_token_ids[following]
-                    recorded.append(top_logprobs(logits[row], token, wanted, self.tokenizer))
+                    recorded.append(top_logprobs(logits[row], token, wanted, self.tokenizer, self._logit_ops))
 
     def _check(self, request_id: str, tokens: list[int], params: SamplingParams) -> None:
         if request_id in self._prompts:

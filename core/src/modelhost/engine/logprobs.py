@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from .logit_ops import NUMPY
+
 if TYPE_CHECKING:
+    from modelhost.api.backend import LogitOps
     from modelhost.text.tokenizer import Tokenizer
 
-__all__ = ["Logprob", "log_normalizer", "top_ids", "top_logprobs"]
-
-_BLOCKS = 512
+__all__ = ["Logprob", "log_normalizer", "top_logprobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,11 @@ class Logprob:
 
 
 def top_logprobs(
-    logits: NDArray[np.float32], token_id: int, count: int, tokenizer: Tokenizer | None = None
+    logits: NDArray[np.float32],
+    token_id: int,
+    count: int,
+    tokenizer: Tokenizer | None = None,
+    ops: LogitOps = NUMPY,
 ) -> dict[int, Logprob]:
     """Log-probabilities by token id: that of ``token_id`` first, then those of the ``count`` most likely tokens.
 
@@ -42,8 +47,9 @@ def top_logprobs(
         logits: float32 ``[vocab]`` as the model gave them, with a finite maximum.
         token_id: the token that was sampled, or that follows in the prompt.
         count: -1 for all.
+        ops: find the most likely tokens.
     """
-    best = top_ids(logits, logits.size if count == -1 else min(count, logits.size)).tolist()
+    best = ops.top_k([logits], logits.size if count == -1 else min(count, logits.size))[0].tolist()
     normalizer = log_normalizer(logits)
     ranks = {token_id: int(np.count_nonzero(logits >= logits[token_id]))}
     ranks.update(zip(best, range(1, len(best) + 1), strict=True))
@@ -65,25 +71,3 @@ def log_normalizer(logits: NDArray[np.float32]) -> float:
     with np.errstate(over="ignore"):
         total = np.exp(logits - top).sum(dtype=np.float64)
     return float(top) + float(np.log(total))
-
-
-def top_ids(values: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Indices of the ``count`` largest of ``values`` ``[n]``, in descending order, the lower index first on a tie."""
-    if count <= 0:
-        return np.empty(0, np.int64)
-    bound = _lower_bound(values, min(count, values.size))
-    above = np.flatnonzero(values > bound)
-    above = above[np.argsort(-values[above], kind="stable")]
-    if above.size >= count:
-        return above[:count]
-    return np.concatenate([above, np.flatnonzero(values == bound)[: count - above.size]])
-
-
-def _lower_bound(values: NDArray[np.float32], count: int) -> np.float32:
-    """A value that at least ``count`` of ``values`` reach.
-
-    The ``count``-th largest of the maxima of disjoint blocks is one: as many blocks have an element that reaches it.
-    """
-    block = values.size // max(_BLOCKS, 4 * count)
-    maxima = np.maximum.reduceat(values, np.arange(0, values.size, block)) if block > 8 else values
-    return np.partition(maxima, maxima.size - count)[maxima.size - count]  # type: ignore[no-any-return]

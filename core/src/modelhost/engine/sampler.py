@@ -7,15 +7,17 @@ and penalties; the greedy choice, or temperature, min_p, top_k, top_p and one dr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modelhost.api import ModelHostError
+from modelhost.api.backend import LogitOps
 
 from .candidates import candidates, choose
+from .logit_ops import NUMPY
 from .logprobs import Logprob, top_logprobs
 from .penalties import LogitsAdjuster, bad_words_token_ids
 from .sampling_params import SamplingParams
@@ -59,11 +61,20 @@ class SamplingState:
     params: SamplingParams
     adjuster: LogitsAdjuster
     generator: np.random.Generator
+    _uniform: float | None = field(default=None, init=False)
 
-    @property
-    def takes_argmax(self) -> bool:
-        """Whether the next token is the argmax of the raw logits and nothing else is asked for."""
-        return self.params.is_greedy and self.params.logprobs is None and not self.adjuster.active
+    def uniform(self) -> float:
+        """The random number in [0, 1) for the next token: the same until the token is known. 0 for a greedy one."""
+        if self.params.is_greedy:
+            return 0.0
+        if self._uniform is None:
+            self._uniform = self.generator.random()
+        return self._uniform
+
+    def append(self, token_id: int) -> None:
+        """Take note of the next token."""
+        self._uniform = None
+        self.adjuster.append(token_id)
 
 
 class Sampler:
@@ -72,11 +83,13 @@ class Sampler:
     Args:
         seed: of the random numbers of requests that state none; None for the system's entropy.
         tokenizer: for the text of log-probabilities and for ``bad_words``.
+        ops: what computes over the logits.
     """
 
-    def __init__(self, seed: int | None = None, tokenizer: Tokenizer | None = None) -> None:
+    def __init__(self, seed: int | None = None, tokenizer: Tokenizer | None = None, ops: LogitOps = NUMPY) -> None:
         self._seeds = np.random.SeedSequence(seed)
         self._tokenizer = tokenizer
+        self._ops = ops
 
     def state(
         self,
@@ -113,37 +126,35 @@ class Sampler:
         """
         if logits.ndim != 2 or len(logits) != len(states):
             raise ValueError(f"logits of shape {list(logits.shape)} do not fit {len(states)} sequences")
-        if all(state.takes_argmax for state in states):
-            return self._argmax(logits, states)
-        rows = [_adjusted(row, state) for row, state in zip(logits, states, strict=True)]
-        return [self._finish(*each) for each in zip(logits, rows, states, strict=True)]
+        rows = list(logits)
+        adjusted = _adjusted(self._ops, rows, states)
+        params, uniforms = [state.params for state in states], [state.uniform() for state in states]
+        token_ids = choose(self._ops, adjusted, params, uniforms).tolist()
+        if -1 in token_ids:
+            place = token_ids.index(-1)
+            raise _error(rows[place], adjusted[place], states[place])
+        return [self.record(*each) for each in zip(rows, states, token_ids, strict=True)]
 
     def sample(self, logits: Logits, state: SamplingState) -> Sampled:
         """``sample_batch`` for one sequence and its row of logits, float32 ``[vocab]``."""
-        return self._finish(logits, _adjusted(logits, state), state)
-
-    def _argmax(self, logits: Logits, states: Sequence[SamplingState]) -> list[Sampled]:
-        token_ids = logits.argmax(axis=1)
-        if not np.isfinite(logits[np.arange(len(states)), token_ids]).all():
-            for row, state in zip(logits, states, strict=True):
-                _check(row, state)
-        for token_id, state in zip(token_ids.tolist(), states, strict=True):
-            state.adjuster.append(token_id)
-        return [Sampled(token_id) for token_id in token_ids.tolist()]
-
-    def _finish(self, logits: Logits, adjusted: Logits, state: SamplingState) -> Sampled:
-        params = state.params
-        token_id = int(adjusted.argmax()) if params.is_greedy else choose(adjusted, params, state.generator.random())
-        return self.record(logits, state, token_id)
+        return self.sample_batch(logits[None], [state])[0]
 
     def record(self, logits: Logits, state: SamplingState, token_id: int) -> Sampled:
         """Take note of ``token_id``, chosen for the row ``logits``, as part of the output."""
-        state.adjuster.append(token_id)
+        state.append(token_id)
         count = state.params.logprobs
-        return Sampled(token_id, None if count is None else top_logprobs(logits, token_id, count, self._tokenizer))
+        if count is None:
+            return Sampled(token_id)
+        return Sampled(token_id, top_logprobs(logits, token_id, count, self._tokenizer, self._ops))
+
+    def distribution(self, logits: Logits, state: SamplingState) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """:func:`distribution`, by this sampler's operations."""
+        return distribution(logits, state, self._ops)
 
 
-def distribution(logits: Logits, state: SamplingState) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def distribution(
+    logits: Logits, state: SamplingState, ops: LogitOps = NUMPY
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The distribution that the next token would be drawn from. The state does not change.
 
     Returns:
@@ -152,42 +163,50 @@ def distribution(logits: Logits, state: SamplingState) -> tuple[NDArray[np.int64
     Raises:
         SamplingError: as ``Sampler.sample_batch``.
     """
-    adjusted = _adjusted(logits, state)
-    if state.params.is_greedy:
-        return np.array([adjusted.argmax()], np.int64), np.ones(1)
-    return candidates(adjusted, state.params)
+    (adjusted,) = _adjusted(ops, [logits], [state])
+    best = ops.argmax([adjusted])
+    if not np.isfinite(adjusted[best[0]]):
+        raise _error(logits, adjusted, state)
+    return (best, np.ones(1)) if state.params.is_greedy else candidates(ops, adjusted, state.params)
 
 
-def _adjusted(logits: Logits, state: SamplingState) -> Logits:
-    _check(logits, state)
-    if not state.adjuster.active:
-        return logits
-    adjusted = state.adjuster.apply(logits)
-    top = adjusted.max()
-    if np.isfinite(top):
-        return adjusted
-    if top == -np.inf:
+def _adjusted(ops: LogitOps, rows: Sequence[Logits], states: Sequence[SamplingState]) -> list[Logits]:
+    """The rows as masks, biases and penalties change them.
+
+    Raises:
+        SamplingError: one of those that they change holds NaN or infinity, or nothing but -inf.
+    """
+    result = list(rows)
+    changed = [place for place, state in enumerate(states) if state.adjuster.active]
+    best = ops.argmax([rows[place] for place in changed]).tolist() if changed else []
+    for place, token_id in zip(changed, best, strict=True):
+        row, state = rows[place], states[place]
+        if not np.isfinite(row[token_id]):
+            raise _error(row, row, state)
+        result[place] = state.adjuster.apply(row)
+    return result
+
+
+def _error(logits: Logits, adjusted: Logits, state: SamplingState) -> SamplingError:
+    """Why there is nothing to sample from ``adjusted``, which masks, biases and penalties made of ``logits``."""
+    name, top = f"request {state.request_id!r}", logits.max()
+    if not np.isfinite(top):
+        if top == -np.inf:
+            found = "are all -inf"
+        else:
+            found = f"hold {'NaN' if np.isnan(top) else 'inf'}, first at token {int(logits.argmax())} of {logits.size}"
         reason = (
-            "has no token left to sample: its allowed_token_ids, bad_words and min_tokens and the model's own -inf "
-            "logits together rule out every token. Loosen one of them."
+            f"the logits of {name} {found}: the weights are damaged or the computation overflowed. "
+            "Run the request on the reference backend, or in float32, to tell which."
+        )
+    elif adjusted.max() == -np.inf:
+        reason = (
+            f"{name} has no token left to sample: its allowed_token_ids, bad_words and min_tokens and the model's own "
+            "-inf logits together rule out every token. Loosen one of them."
         )
     else:
         reason = (
-            f"has a repetition_penalty, {state.params.repetition_penalty}, that takes logits out of float32's range."
+            f"{name} has a repetition_penalty, {state.params.repetition_penalty}, that takes logits out of float32's "
+            "range."
         )
-    raise SamplingError(state.request_id, f"request {state.request_id!r} {reason}")
-
-
-def _check(logits: Logits, state: SamplingState) -> None:
-    top = logits.max()
-    if np.isfinite(top):
-        return
-    if top == -np.inf:
-        found = "are all -inf"
-    else:
-        found = f"hold {'NaN' if np.isnan(top) else 'inf'}, first at token {int(logits.argmax())} of {logits.size}"
-    raise SamplingError(
-        state.request_id,
-        f"the logits of request {state.request_id!r} {found}: the weights are damaged or the computation overflowed. "
-        "Run the request on the reference backend, or in float32, to tell which.",
-    )
+    return SamplingError(state.request_id, reason)

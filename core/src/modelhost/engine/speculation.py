@@ -19,7 +19,7 @@ from modelhost.api import PluginError
 from modelhost.api.speculator import Draft, SpeculatedSequence, SpeculatorMethod
 
 from .request import Request
-from .sampler import Sampled, Sampler, distribution
+from .sampler import Sampled, Sampler
 
 Float = npt.NDArray[np.float32]
 
@@ -107,7 +107,7 @@ class Speculation:
         state = request.sampling
         if expected is None or draft.probabilities is None or request.params.is_greedy:
             return sampler.sample(row, state)
-        ids, weights = distribution(row, state)
+        ids, weights = sampler.distribution(row, state)
         p = np.zeros(self._vocab_size)
         p[ids] = weights
         token = _accept_or_replace(p, draft.probabilities[place].astype(np.float64), expected, state.generator)

@@ -13,7 +13,7 @@ In the tests of a backend's package::
 Every op of :data:`modelhost.graph.ops.OPS` is compared with the NumPy reference over odd shapes, then whole graphs,
 batches against single sequences, chunks against whole prompts, answers that are computed again against answers that
 were generated, the memory accounting and the refusals. An op for which the backend has no kernel is decomposed, as it
-is when a model runs.
+is when a model runs. Where an executable chooses tokens too, that is compared with sorts and sums in float64.
 """
 
 from __future__ import annotations
@@ -25,12 +25,24 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from modelhost.api import UnsupportedError
-from modelhost.api.backend import DType, Executable, Graph, KernelBackend, Operation, bind_symbols, evaluate, plan_arena
+from modelhost.api.backend import (
+    DType,
+    Executable,
+    Graph,
+    KernelBackend,
+    LogitOps,
+    Operation,
+    SamplingExecutable,
+    bind_symbols,
+    evaluate,
+    plan_arena,
+)
 from modelhost.api.model import trace
 from modelhost.graph.ops import OPS
 from modelhost.graph.passes import lower
 
 from .arrays import ConformanceError, RandomWeights, require_close
+from .logit_ops import LOGIT_CHECKS
 from .op_cases import OpCase, op_cases
 from .paged_steps import Chunk, PagedSteps
 from .parameters import parametrize
@@ -132,6 +144,7 @@ def checks_of(
         checks[f"recomputed answer[{variant.name}]"] = partial(subject.recomputed, variant)
         checks[f"alone and in a batch[{variant.name}]"] = partial(subject.batched, variant)
         checks[f"weight memory[{variant.name}]"] = partial(subject.weight_memory, variant)
+    checks |= {name: partial(subject.logit_ops, check) for name, check in LOGIT_CHECKS.items()}
     checks |= {
         "workspace memory": subject.workspace_memory,
         "free memory": subject.free_memory,
@@ -292,6 +305,12 @@ class _Subject:
         alone = first.run(later)
         second.run(_PAGING.inputs(graph, (Chunk(3, 0, 40),)))
         require_close(first.run(later), alone, 0.0, "a step after another executable ran")
+
+    def logit_ops(self, check: Callable[[LogitOps], None]) -> None:
+        """An executable that does not choose tokens passes."""
+        executable, _, _ = self._compiled(VARIANTS[0])
+        if isinstance(executable, SamplingExecutable):
+            check(executable)
 
     def refuses_device(self) -> None:
         self._refuses("abacus", device="abacus", dtype=self.dtype)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from modelhost_cpu.encodings.registry import packing_for, packings
 from modelhost_cpu.language.types import f32
+from modelhost_cpu.logits import KERNELS
 from modelhost_cpu.machine import Isa, Target, aarch64_target, host_target
 from modelhost_cpu.native.compiler import emit_object
 from modelhost_cpu.native.driver import build_driver
@@ -132,6 +133,11 @@ def test_every_encoding(target: str) -> None:
         for name, packing in packings().items()
     }
     _require_portable(_specs(programs) | loading, TARGETS[target])
+
+
+@targets
+def test_sampling(target: str) -> None:
+    _require_portable(set(KERNELS), TARGETS[target])
 
 
 @targets

@@ -14,9 +14,11 @@ from modelhost.api.backend import (
     Parameter,
     Weight,
     available_memory,
+    evaluate,
 )
 
 from .executable import CpuExecutable
+from .logits import logit_memory_bytes
 from .machine import available_threads, select_target
 from .native.compiler import shared_compiler
 from .native.pool import shared_pool
@@ -73,7 +75,7 @@ class CpuBackend:
         known = {**sizes, **program.most}
         arena = sum(unit * _size(known, symbol) for symbol, unit in program.unit_bytes.items())
         results = sum(tensor.nbytes(sizes) for tensor in graph.outputs.values())
-        return arena + results + self._threads * program.scratch_bytes
+        return arena + results + self._threads * program.scratch_bytes + _choice_bytes(graph, sizes)
 
     def _plan(self, graph: Graph, block_size: int) -> Program:
         """The program of ``graph`` without weights. The last is kept: memory is planned for many sizes of a graph."""
@@ -95,6 +97,15 @@ class CpuBackend:
             shared_pool(self._compiler, self._threads),
             self._options(cache.block_size),
         )
+
+
+def _choice_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
+    """Memory for choosing tokens by the logits of a step."""
+    logits = graph.outputs.get("logits")
+    if logits is None:
+        return 0
+    rows, size = (evaluate(dim, sizes) for dim in logits.shape)
+    return logit_memory_bytes(rows, size)
 
 
 def _size(sizes: Mapping[str, int], symbol: str) -> int:

@@ -11,7 +11,8 @@ import numpy as np
 from modelhost.api.backend import CacheLayout, Graph, OpTime, Parameter, Weight, bind_symbols, evaluate
 
 from .caches import state_memory
-from .native.pool import aligned_bytes
+from .logits import CpuLogitOps
+from .native.memory import aligned_bytes
 from .program.builder import Call, Options, ProgramBuilder
 from .program.image import ProgramImage
 from .program.lowering import lowerings
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     Long = npt.NDArray[np.int64]
 
 
-class CpuExecutable:
+class CpuExecutable(CpuLogitOps):
     """The program of a graph with its weights, caches and arena.
+
+    It implements ``ProfiledExecutable`` and ``SamplingExecutable`` of :mod:`modelhost.api.backend`.
 
     Args:
         graph: of ops that have a lowering.
@@ -50,6 +53,7 @@ class CpuExecutable:
         pool: ThreadPool,
         options: Options,
     ) -> None:
+        super().__init__(compiler, pool)
         self._graph = graph
         store = WeightStore(compiler, pool, options.exact)
         self._weights = {name: store.store(p, load(p)) for name, p in graph.parameters.items()}
@@ -59,7 +63,6 @@ class CpuExecutable:
         self._program = ProgramBuilder(graph, options, self._weights, addresses).build(lowerings())
         self._image = ProgramImage(self._program, compiler.kernels(call.spec for call in self._program.calls))
         pool.reserve_scratch(self._program.scratch_bytes)
-        self._pool = pool
         self._arena = aligned_bytes(0)
 
     @property
