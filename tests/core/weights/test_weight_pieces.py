@@ -186,13 +186,12 @@ def test_released_pages_leave_the_resident_set_and_come_back(
 @pytest.mark.skipif(not SMAPS.exists(), reason="the resident set is read from /proc/self/smaps, which Linux has")
 def test_release_leaves_other_tensors_alone(model_dir: Path, encodings: EncodingTable) -> None:
     file = model_dir / "model.safetensors"
-    save_file({"x": values(1 << 10), "y": values(1 << 10)}, file)
+    save_file({"x": values(1 << 10), "y": values(1 << 12)}, file)
     checkpoint = open_checkpoint(model_dir, encodings)
     checkpoint.weight("x").dequantize().sum()
     checkpoint.weight("y").dequantize().sum()
     checkpoint.weight("x").release()
-    mapped_together = 1 << 16
-    assert resident(file) >= checkpoint.weight("y").nbytes - mapped_together
+    assert resident(file) >= checkpoint.weight("y").nbytes // 2
     assert resident(file) < checkpoint.weight("y").nbytes + checkpoint.weight("x").nbytes // 10
 
 

@@ -19,6 +19,7 @@ from modelhost.weights.checkpoint import Checkpoint
 from .chat import ChatOptions, GenerationRequest, chat_request, with_argument_objects
 from .config import EngineConfig
 from .engine import Engine
+from .garbage import collection_paused
 from .prompts import Message, PromptInput, TokenizedPrompt, tokenize_prompt
 from .sampling_params import SamplingParams
 
@@ -50,9 +51,11 @@ class ServedModel:
     ) -> None:
         self.registry = registry if registry is not None else boot()
         self.config = config
-        self.prepared: PreparedModel = prepare_model(open_model(resolve(model), self.registry), self.registry, config)
-        self._speculator = create_speculator(self.prepared, self.registry, config)
-        self.tokenizer = open_tokenizer(self.prepared.source.checkpoint, tokenizer)
+        path = resolve(model)
+        with collection_paused():
+            self.prepared: PreparedModel = prepare_model(open_model(path, self.registry), self.registry, config)
+            self._speculator = create_speculator(self.prepared, self.registry, config)
+            self.tokenizer = open_tokenizer(self.prepared.source.checkpoint, tokenizer)
         self.chat_template = chat_template
         self._ids = itertools.count()
         if config.tool_call_parser != "auto":
@@ -63,8 +66,10 @@ class ServedModel:
     @cached_property
     def engine(self) -> Engine:
         """The engine; the first access loads the weights."""
+        with collection_paused():
+            executable = self.prepared.compile()
         return Engine(
-            self.prepared.compile(),
+            executable,
             self.prepared.memory,
             self.config,
             vocab_size=self.prepared.source.config.vocab_size,

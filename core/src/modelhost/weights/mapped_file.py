@@ -15,8 +15,8 @@ from modelhost.api import CheckpointError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_MAPPED_TOGETHER = max(1 << 16, mmap.PAGESIZE)
-"""Bytes, at a multiple of which Linux maps pages that it has anyway when one of them is read."""
+_MAPPED_TOGETHER = 2 << 20
+"""Bytes around one that is read which Linux may map with it: the largest folio of the page cache."""
 
 
 def corrupt(path: Path, what: str) -> CheckpointError:
@@ -79,10 +79,10 @@ def release_pages(array: npt.NDArray[np.uint8]) -> None:
         return
     low, high = np.lib.array_utils.byte_bounds(array)
     base, end = np.lib.array_utils.byte_bounds(np.frombuffer(mapping, np.uint8))
-    first = max(base, low // _MAPPED_TOGETHER * _MAPPED_TOGETHER)
-    last = min(end, -(-high // _MAPPED_TOGETHER) * _MAPPED_TOGETHER)
+    first = max(0, low - _MAPPED_TOGETHER - base) // mmap.PAGESIZE * mmap.PAGESIZE
+    last = min(end, high + _MAPPED_TOGETHER) - base
     with suppress(OSError):
-        mapping.madvise(mmap.MADV_DONTNEED, first - base, last - first)
+        mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def _mapping(array: npt.NDArray[np.uint8]) -> mmap.mmap | None:
