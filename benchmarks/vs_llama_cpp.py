@@ -47,6 +47,7 @@ from comparison.footprint import measure_footprint
 from comparison.report import MachineLimit, Row, footprint_rows, markdown, speed_rows
 from comparison.sides import Setup
 from comparison.speeds import compare_speeds
+from comparison.worker import WorkerError
 from machine_limits import LARGE, limits
 
 HERE = Path(__file__).parent
@@ -93,10 +94,12 @@ def setup_of(found: argparse.Namespace) -> Setup:
 
 
 def checkpoint(name: str) -> Path:
-    """The file called ``name``, or of the checkpoint of that name."""
+    """The file called ``name``, or of the checkpoint of that name. Exits when there is neither."""
     sys.path.insert(0, str(HERE.parent / "scripts"))
     from fetch_checkpoint import SOURCES, fetch
 
+    if name not in SOURCES and not Path(name).is_file():
+        sys.exit(f"error: {name!r} is no file and none of the checkpoints {', '.join(SOURCES)}")
     return fetch(name) if name in SOURCES else Path(name)
 
 
@@ -179,7 +182,10 @@ def main() -> None:
     def say(*texts: str) -> None:
         print(f"[{time.monotonic() - began:5.0f} s] {': '.join(texts)}", file=sys.stderr, flush=True)
 
-    rows, facts = run(found, say)
+    try:
+        rows, facts = run(found, say)
+    except WorkerError as error:
+        sys.exit(f"error: {error}")
     print(heading(facts))
     print(markdown(rows))
     if found.json:

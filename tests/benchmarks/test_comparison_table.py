@@ -196,7 +196,13 @@ def test_llama_cpp_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_checkpoint_may_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
     assert vs_llama_cpp.checkpoint(str(tmp_path / "model.gguf")) == tmp_path / "model.gguf"
+
+
+def test_a_checkpoint_that_does_not_exist() -> None:
+    with pytest.raises(SystemExit, match=r"'nosuch' is no file and none of the checkpoints .*smollm2"):
+        vs_llama_cpp.checkpoint("nosuch")
 
 
 def test_heading_names_machine_and_sides() -> None:

@@ -47,6 +47,22 @@ def test_json(cli: Cli, tiny: str) -> None:
     assert data["peak"] < data["budget"]
 
 
+def test_memory_of_the_process(cli: Cli, tiny: str) -> None:
+    data = planned(cli, tiny)
+    assert data["process"] > 1 << 20
+    assert data["peak_resident"] == data["peak"] + data["process"]
+
+
+def test_a_tokenizer_that_cannot_be_read_is_a_warning(cli: Cli, tmp_path: Path) -> None:
+    model = write_checkpoint(tmp_path / "m")
+    (model / "tokenizer.json").write_text("{")
+    result = cli("plan", str(model), *REFERENCE)
+    assert result.code == 0
+    assert "the memory of the tokenizer is left out" in result.err
+    assert "tokenizer.json is not a valid tokenizer" in result.err
+    assert "peak resident" in result.out
+
+
 def test_sequences_share_the_cache(cli: Cli, tiny: str) -> None:
     one, many = (planned(cli, tiny, "-c", "64", "--max-num-seqs", n)["kv_cache"][0]["blocks"] for n in ("1", "8"))
     assert many - 1 == 8 * (one - 1)

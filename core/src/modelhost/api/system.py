@@ -1,9 +1,10 @@
-"""Facts about the host that backends and the engine need."""
+"""The host and this process: what backends and the engine need to know of them."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -36,6 +37,26 @@ def resident_memory() -> int | None:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return None
+
+
+def peak_memory() -> int | None:
+    """Bytes of the largest resident set of this process so far; ``None`` where the system does not tell.
+
+    On Linux this is ``VmHWM``, which unlike ``ru_maxrss`` does not include what the parent had before ``exec``.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        import resource
+    except ImportError:
+        return None
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else largest * 1024
 
 
 def trim_heap() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from modelhost.api.system import peak_memory
+
 from .load import LoadTime, load_model
 from .measure import decode_seconds, first_token_seconds, generating
-from .memory import peak_memory
 from .profile import Profile, profile_model, profiled_executable
 from .results import DecodeTimes, Measurements, PrefillTimes, percentile
 from .suite import measure_model, measure_once

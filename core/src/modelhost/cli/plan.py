@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .loaded import architecture_line, backend_line, boot_plugins, model_line, open_source, selection_data, warn_about
 from .options import EngineOptions, JsonFlag, ModelArgument
-from .terminal import print_json, print_table
+from .terminal import print_json, print_table, warn
 
 if TYPE_CHECKING:
     from modelhost.loading import PreparedModel
@@ -18,23 +18,35 @@ def plan(model: ModelArgument, engine: EngineOptions, json: JsonFlag = False) ->
 
     The exit code is 1 when the model does not fit.
     """
-    from modelhost.api.system import resident_memory
     from modelhost.engine.config import EngineConfig
-    from modelhost.engine.model import open_tokenizer
     from modelhost.loading import prepare_model
 
     config = EngineConfig.parse(**engine.settings())
     registry = boot_plugins(no_plugins=engine.no_plugins)
     prepared = prepare_model(open_source(model, registry), registry, config)
     warn_about(registry, prepared.backend_selection)
-    tokenizer = open_tokenizer(prepared.source.checkpoint)
-    process = resident_memory()
-    del tokenizer
+    process = _process_memory(prepared)
     if json:
         print_json(plan_data(prepared, process))
     else:
         print_table("Memory plan", [], _rows(prepared, process))
     return 0
+
+
+def _process_memory(prepared: PreparedModel) -> int | None:
+    """Bytes of this process with the tokenizer. One that cannot be opened is left out, with a warning."""
+    from modelhost.api import ModelHostError
+    from modelhost.api.system import resident_memory
+    from modelhost.engine.model import open_tokenizer
+
+    try:
+        tokenizer = open_tokenizer(prepared.source.checkpoint)
+    except ModelHostError as error:
+        tokenizer = None
+        warn([f"the memory of the tokenizer is left out: {error}"])
+    process = resident_memory()
+    del tokenizer
+    return process
 
 
 def plan_data(prepared: PreparedModel, process: int | None) -> dict[str, Any]:
